@@ -337,21 +337,7 @@ impl Test {
                 let is_plain = !argument.contains(',');
                 is_plain.then(|| self.field(Field::Parameters, argument, how))?
             }
-            "method" if how.is_empty() || how == "str" => {
-                // Those that HAProxy knows have upper case, whatever `-i` says; `post` is another method than POST.
-                const KNOWN: [&str; 9] =
-                    ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PATCH"];
-                let is_none = |value: &&str| {
-                    KNOWN.iter().any(|known| known.eq_ignore_ascii_case(value) && known != value)
-                };
-                let list: Vec<&str> =
-                    self.values.iter().map(String::as_str).filter(|value| !is_none(value)).collect();
-                match (self.values.is_empty(), list.is_empty()) {
-                    (true, _) => None,
-                    (false, true) => Some(Cond::Never),
-                    (false, false) => Some(Cond::methods(&list)),
-                }
-            }
+            "method" if how.is_empty() || how == "str" => self.methods(),
             "src" | "req.src" if how.is_empty() || how == "ip" => {
                 let good = !self.values.is_empty() && self.values.iter().all(|value| text::is_network(value));
                 good.then(|| Cond::is(json!({ "clients": self.values })))
@@ -373,6 +359,21 @@ impl Test {
             "always_true" => Some(Cond::Always),
             "always_false" => Some(Cond::Never),
             _ => None,
+        }
+    }
+
+    fn methods(&self) -> Option<Cond> {
+        // Those that HAProxy knows have upper case, whatever `-i` says; `post` is another method than POST.
+        const KNOWN: [&str; 9] =
+            ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PATCH"];
+        let is_none =
+            |value: &&str| KNOWN.iter().any(|known| known.eq_ignore_ascii_case(value) && known != value);
+        let list: Vec<&str> =
+            self.values.iter().map(String::as_str).filter(|value| !is_none(value)).collect();
+        match (self.values.is_empty(), list.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some(Cond::Never),
+            (false, false) => Some(Cond::methods(&list)),
         }
     }
 

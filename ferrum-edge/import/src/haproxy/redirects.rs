@@ -13,6 +13,28 @@ use crate::cond::Cond;
 use crate::draft::{Plug, To};
 use crate::steps::{RouteEnd, RouteStep};
 
+/// The settings of `redirect` for a rule; `None` where they can't be made.
+fn settings(words: &[&str], status: u16, query: &str) -> Option<Value> {
+    match words {
+        ["scheme", scheme @ ("http" | "https"), ..] => {
+            let to = format!("{scheme}://${{request.host}}${{request.target}}");
+            Some(json!({ "status_code": status, "location": to, "query": "drop" }))
+        }
+        ["location", to, ..] => {
+            let to = template(to)?;
+            // Both begin with a slash, and several are one.
+            let is_path = to.starts_with("${request.path}") || to.starts_with("${request.target}");
+            let to = if is_path { format!("/{to}") } else { to };
+            Some(json!({ "status_code": status, "location": to, "query": "drop" }))
+        }
+        ["prefix", to, ..] => {
+            let to = format!("{}${{request.path}}", template(to)?.trim_end_matches('/'));
+            Some(json!({ "status_code": status, "location": to, "query": query }))
+        }
+        _ => None,
+    }
+}
+
 impl Haproxy<'_, '_> {
     /// `redirect scheme|location|prefix TO [code N] [drop-query] [append-slash]`.
     pub(super) fn redirect(
@@ -41,25 +63,7 @@ impl Haproxy<'_, '_> {
             let redirect = MapRedirect { url, status, is_prefix, keeps_query };
             return self.map_redirect(section, line, &redirect, acls, steps);
         }
-        let made = match words.as_slice() {
-            ["scheme", scheme @ ("http" | "https"), ..] => {
-                let to = format!("{scheme}://${{request.host}}${{request.target}}");
-                Some(json!({ "status_code": status, "location": to, "query": "drop" }))
-            }
-            ["location", to, ..] => {
-                template(to).map(|to| {
-                    // Both begin with a slash, and several are one.
-                    let is_path = to.starts_with("${request.path}") || to.starts_with("${request.target}");
-                    let to = if is_path { format!("/{to}") } else { to };
-                    json!({ "status_code": status, "location": to, "query": "drop" })
-                })
-            }
-            ["prefix", to, ..] => template(to).map(|to| {
-                let to = format!("{}${{request.path}}", to.trim_end_matches('/'));
-                json!({ "status_code": status, "location": to, "query": query })
-            }),
-            _ => None,
-        };
+        let made = settings(&words, status, query);
         let good = |config: &Value| {
             let location = config["location"].as_str();
             location.is_none_or(|to| {

@@ -17,7 +17,7 @@ pub(super) fn replaced(regex: &str, to: &str) -> Option<What> {
         return path.starts_with('/').then(|| What::Path(path.to_owned()));
     }
     let (to, names_group) =
-        match (path.strip_suffix("$uri"), path.strip_suffix("$1").or(path.strip_suffix("${1}"))) {
+        match (path.strip_suffix("$uri"), path.strip_suffix("$1").or_else(|| path.strip_suffix("${1}"))) {
             (Some(to), _) => (to, false),
             (None, Some(to)) => (to, true),
             (None, None) => return None,

@@ -3,7 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::sync::Arc;
 
-use gateway_core::consumer::Consumer;
+use gateway_core::config::model::Consumer;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Client;
 use serde_json::json;
