@@ -6,6 +6,7 @@
 
 mod control;
 mod edge;
+mod error;
 mod ledger;
 mod link;
 mod message;
@@ -19,10 +20,10 @@ use serde::Serialize;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 pub use control::ControlPlane;
+pub use error::FleetError;
 
 use crate::measure::Tally;
 use crate::report::model::Latency;
-use crate::scale::http::HttpError;
 use control::Written;
 use edge::{Edge, Shared};
 use ledger::{Commit, Ledger};
@@ -52,27 +53,6 @@ pub struct Options {
     pub settle: Duration,
     /// The 99th percentile of a change's delay, above which the result is void.
     pub limit: Option<Duration>,
-}
-
-/// Why the test can't go on.
-#[derive(Debug, thiserror::Error)]
-pub enum FleetError {
-    #[error("the admin API: {0}")]
-    Admin(#[source] HttpError),
-    #[error("the admin API answered {status}: {body}")]
-    Refused { status: u16, body: String },
-    #[error("the control plane: {0}")]
-    Link(String),
-    #[error("the control plane is busy")]
-    Busy,
-    #[error("the control plane sent {0}")]
-    Protocol(String),
-    #[error("{done} of {edges} edges {what} within {limit:?}{why}")]
-    Late { done: usize, edges: usize, what: &'static str, limit: Duration, why: String },
-    #[error("a real edge could not be started: {0}")]
-    Edge(String),
-    #[error("the edges can't run: {0}")]
-    Runtime(#[from] std::io::Error),
 }
 
 /// What was measured.

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::FleetError;
-use super::state::{Hash, State};
+use super::error::FleetError;
+use super::message::Hash;
+use super::state::State;
 use crate::measure::process::{self, Usage};
 use crate::scale::http::Client;
 

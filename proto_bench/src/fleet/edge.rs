@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::sync::{Notify, Semaphore};
 
-use super::FleetError;
+use super::error::FleetError;
 use super::ledger::Ledger;
 use super::link::{Incoming, Link, Outgoing};
 use super::message::{self, FromControl, Header, Position};

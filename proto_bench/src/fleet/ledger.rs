@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::message::Position;
-use super::state::{Hash, State};
+use super::message::{Hash, Position};
+use super::state::State;
 use crate::measure::Tally;
 
 /// A change that the control plane has answered.

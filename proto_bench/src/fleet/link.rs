@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
-use super::FleetError;
+use super::error::FleetError;
 
 /// The name in a control plane's certificate, whatever its address.
 const SERVER_NAME: &str = "control-plane.ferrum-fleet.internal";

@@ -3,8 +3,10 @@
 
 use bytes::Bytes;
 
-use super::FleetError;
-use super::state::Hash;
+use super::error::FleetError;
+
+/// SHA-256.
+pub(super) type Hash = [u8; 32];
 
 /// A state of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

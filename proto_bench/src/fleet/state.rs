@@ -6,11 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use serde_json::value::RawValue;
 
-use super::FleetError;
-use super::message::{Change, Header, changes};
-
-/// SHA-256.
-pub(super) type Hash = [u8; 32];
+use super::error::FleetError;
+use super::message::{Change, Hash, Header, changes};
 
 /// Kind and id.
 type Key = (String, String);
