@@ -48,9 +48,12 @@ fn simulated_edges_serve_every_change_and_have_the_hash_of_the_store() {
     let storm = outcome.storm.unwrap();
     assert!(storm.phase.calls > 0 && storm.reconnections > 0, "{storm:?}");
     assert_eq!(storm.phase.by_all.count, storm.phase.calls as u64);
-    // The real thing agrees: each edge is there, and serves the newest.
+    // The control plane agrees: each edge served the newest. The end of the bench disconnects them.
     let fleet = plane.fleet();
-    assert_eq!(fleet["groups"][0]["edges"]["served"], 12, "{fleet}");
+    let hash = &fleet["groups"][0]["position"]["hash"];
+    let edges = fleet["edges"].as_array().unwrap();
+    let served = edges.iter().filter(|edge| edge["served"]["hash"] == *hash);
+    assert_eq!(served.count(), 12, "{fleet}");
     assert_eq!(fleet["groups"][0]["position"]["revision"], outcome.revision);
 }
 
