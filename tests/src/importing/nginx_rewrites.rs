@@ -324,6 +324,7 @@ http {
             "/in/x",
             "/shop/1",
         ],
+        known: &[("/old/static ", "lacks the slash of a location")],
         ..Case::default()
     })
     .await;

@@ -374,7 +374,10 @@ impl<'d> Nginx<'_> {
     /// Says what became of a rewrite that leads to several locations.
     fn led(&mut self, at: crate::report::At, what: &str, led: Led) {
         match led {
-            Led::Everywhere => self.out.done(at, what),
+            Led::Everywhere => {
+                let why = "a new path that lacks the slash of a location is not redirected to it";
+                self.out.partial(at, what, why, "");
+            }
             Led::Partly => {
                 let why =
                     "which location some of its new paths lead to is not known beforehand; they are closed";
