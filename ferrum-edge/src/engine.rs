@@ -32,6 +32,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::audit::recorder::Recorder;
+use crate::export::inherited::CountTable;
 use crate::export::push::{Pushes, Scrape};
 use crate::export::sinks::Sink;
 use crate::export::{Telemetry, walk};
@@ -134,6 +135,11 @@ impl Engine {
         let connections = shared.connections();
         walk::visit(&self.telemetry, &self.snapshot(), connections, &shared.tasks, visitor);
         self.meters.visit(visitor);
+    }
+
+    /// Adds what the gateway that this one replaces has counted to the pages of metrics.
+    pub(crate) fn continue_counts(&self, counts: Option<Arc<CountTable>>) {
+        self.telemetry.control.inherited_counts.store(counts);
     }
 
     /// Shows every metric, with what the gateway that this one replaced had counted.

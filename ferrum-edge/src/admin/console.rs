@@ -33,7 +33,7 @@ use super::second_factor;
 use super::site;
 use crate::access::Caller;
 use challenges::Challenges;
-pub(super) use passkey_login::{Place, no_randomness};
+pub(super) use passkey_login::{ConsoleHost, no_randomness};
 use provider::ProviderLogins;
 use sessions::{Credential, Session, Sessions};
 use throttle::Throttle;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Admin;
-use super::console::{OwnSession, Place, no_randomness};
+use super::console::{ConsoleHost, OwnSession, no_randomness};
 use super::peer::Peer;
 use super::problem::{Refused, problem};
 use super::request::AuthorizedRequest;
@@ -63,7 +63,7 @@ pub(super) async fn begin(
 ) -> Response {
     let begun = async {
         let NewPasskey { password } = read(&body)?;
-        let place = Place::of(&headers)?;
+        let place = ConsoleHost::of(&headers)?;
         own_password(&admin, &asked, &name, peer.as_ref(), password).await?;
         let known = asked.reconciler.store().users().await;
         let known = known.map_err(|error| Box::new(super::problem::store(&error)) as Refused)?;
@@ -101,7 +101,7 @@ pub(super) async fn confirm(
             let detail = "A passkey is made by its user only";
             return Err(Box::new(problem(StatusCode::FORBIDDEN, "forbidden", detail)) as Refused);
         }
-        let place = Place::of(&headers)?;
+        let place = ConsoleHost::of(&headers)?;
         let decoded = |text: &str| {
             let bytes = URL_SAFE_NO_PAD.decode(text);
             bytes.map_err(|_| invalid("`client_data` and `authenticator_data` are base64url without padding"))

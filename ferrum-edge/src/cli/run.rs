@@ -288,8 +288,7 @@ impl<'s> Process<'s> {
         if let Some(access) = access {
             gateway.set_admin_access(access);
         }
-        let counts = replaced.as_mut().and_then(Predecessor::take_counts);
-        gateway.engine().telemetry.control.inherited_counts.store(counts);
+        gateway.engine().continue_counts(replaced.as_mut().and_then(Predecessor::take_counts));
         let admin = gateway.serve_admin_on(admin)?;
         let running = RunningGateway::of_this(&settings, admin, &source.spec, token_file.as_deref());
         let running_file = running.and_then(|running| running.note().map_err(say_unnoted).ok());

@@ -57,6 +57,11 @@ impl GraphqlRefusal {
         Self { status: StatusCode::BAD_REQUEST, reason, message: message.into() }
     }
 
+    /// The request is not written as GraphQL has it.
+    fn malformed(message: impl Into<String>) -> Self {
+        Self::bad("graphql_malformed", message)
+    }
+
     /// The request asks for what it may not.
     fn denied(reason: &'static str, message: impl Into<String>) -> Self {
         Self { status: StatusCode::FORBIDDEN, reason, message: message.into() }

@@ -27,7 +27,7 @@ static KEYS: OnceLock<TicketKeys> = OnceLock::new();
 
 /// The keys of this process, inherited or new.
 pub(crate) fn keys() -> &'static TicketKeys {
-    KEYS.get_or_init(|| TicketKeys::new(State::fresh(period())))
+    KEYS.get_or_init(|| TicketKeys::new(PeriodKeys::fresh(period())))
 }
 
 /// Inherits the keys of the predecessor. Call it before the first handshake.
@@ -35,13 +35,13 @@ pub(crate) fn keys() -> &'static TicketKeys {
 /// # Errors
 /// This process already has keys.
 pub(crate) fn inherit(bytes: [u8; TicketKeys::BYTES]) -> Result<(), &'static str> {
-    KEYS.set(TicketKeys::new(State::of(&bytes))).map_err(|_| "this process has keys of its own already")
+    KEYS.set(TicketKeys::new(PeriodKeys::of(&bytes))).map_err(|_| "this process has keys of its own already")
 }
 
 /// The keys of the current period and the one before. None if the system has no random numbers: then there are no tickets.
-pub(crate) struct TicketKeys(ArcSwapOption<State>);
+pub(crate) struct TicketKeys(ArcSwapOption<PeriodKeys>);
 
-struct State {
+struct PeriodKeys {
     period: u64,
     /// From it follow the key of this period and all later ones.
     chain: [u8; KEY],
@@ -79,7 +79,7 @@ fn random<const N: usize>() -> Option<[u8; N]> {
     crate::tls::provider().secure_random.fill(&mut bytes).ok().map(|()| bytes)
 }
 
-impl State {
+impl PeriodKeys {
     fn fresh(period: u64) -> Option<Self> {
         Self::from_chain(period, random()?, None)
     }
@@ -90,7 +90,7 @@ impl State {
         Some(Self { period, chain, current, previous })
     }
 
-    /// Keys of [`State::bytes`]; none of a process that had none.
+    /// Keys of [`PeriodKeys::bytes`]; none of a process that had none.
     fn of(bytes: &[u8; TicketKeys::BYTES]) -> Option<Self> {
         if *bytes == [0; TicketKeys::BYTES] {
             return None;
@@ -142,7 +142,7 @@ impl TicketKeys {
     /// Length of [`Self::to_bytes`].
     pub(crate) const BYTES: usize = 8 + 2 * KEY;
 
-    fn new(state: Option<State>) -> Self {
+    fn new(state: Option<PeriodKeys>) -> Self {
         Self(ArcSwapOption::from_pointee(state))
     }
 
@@ -152,7 +152,7 @@ impl TicketKeys {
     }
 
     /// The keys of this period. A clock that goes back changes nothing.
-    fn at(&self, period: u64) -> Option<Arc<State>> {
+    fn at(&self, period: u64) -> Option<Arc<PeriodKeys>> {
         let state = self.0.load_full()?;
         if period <= state.period {
             return Some(state);
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     fn keys(period: u64) -> TicketKeys {
-        TicketKeys::new(State::fresh(period))
+        TicketKeys::new(PeriodKeys::fresh(period))
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         let first = keys(100);
         let old = first.encrypt(100, b"", b"old").unwrap();
         let new = first.encrypt(101, b"", b"new").unwrap();
-        let second = TicketKeys::new(State::of(&first.0.load_full().unwrap().bytes()));
+        let second = TicketKeys::new(PeriodKeys::of(&first.0.load_full().unwrap().bytes()));
         assert_eq!(second.decrypt(101, b"", &old).as_deref(), Some(&b"old"[..]));
         assert_eq!(second.decrypt(101, b"", &new).as_deref(), Some(&b"new"[..]));
         let later = second.encrypt(105, b"", b"later").unwrap();

@@ -26,7 +26,7 @@ use super::super::second_factor;
 use super::passkey_login::{self, PasskeyLogin};
 use super::provider::{Failed, landed};
 use super::sessions::{Credential, IDLE, Session};
-use super::{Encrypted, Place, confirmed, cookie, from_console, keys, own_page, throttle};
+use super::{ConsoleHost, Encrypted, confirmed, cookie, from_console, keys, own_page, throttle};
 use crate::access::{Caller, password};
 use crate::store::User;
 
@@ -66,7 +66,7 @@ pub(super) async fn ways(State(admin): State<Admin>, headers: HeaderMap) -> Resp
     let provider = admin.engine.snapshot().settings.admin_oidc.clone();
     let ways = json!({
         "users": admin.reconciler.is_some(),
-        "passkeys": admin.reconciler.is_some() && Place::of(&headers).is_ok(),
+        "passkeys": admin.reconciler.is_some() && ConsoleHost::of(&headers).is_ok(),
         "provider": provider.map(|rules| rules.label.to_string()),
     });
     Json(ways).into_response()

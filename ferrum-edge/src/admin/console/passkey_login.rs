@@ -30,9 +30,9 @@ pub(super) struct PasskeyLogin {
 }
 
 /// Where the console is opened, as its browser names it.
-pub(in super::super) struct Place(Authority);
+pub(in super::super) struct ConsoleHost(Authority);
 
-impl Place {
+impl ConsoleHost {
     /// Of a request of the console.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Place {
 pub(super) async fn begin(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let begun = async {
         own_page(&headers)?;
-        let place = Place::of(&headers)?;
+        let place = ConsoleHost::of(&headers)?;
         let challenge = admin.console.challenges.issue(Purpose::Login).ok_or_else(no_randomness)?;
         Ok(Json(json!({ "challenge": URL_SAFE_NO_PAD.encode(challenge), "host": place.host() }))
             .into_response())
@@ -92,7 +92,7 @@ impl Console {
     pub(in super::super) fn new_passkey(
         &self,
         user: &str,
-        place: &Place,
+        place: &ConsoleHost,
         client_data: &[u8],
         authenticator_data: &[u8],
     ) -> Result<NewPasskey, PasskeyError> {
@@ -114,7 +114,7 @@ pub(super) async fn user_of(
     login: &PasskeyLogin,
 ) -> Result<Result<User, String>, Refused> {
     const UNKNOWN: &str = "This passkey is not known here; log in with the password";
-    let place = Place::of(headers)?;
+    let place = ConsoleHost::of(headers)?;
     let Some(reconciler) = &admin.reconciler else {
         return Ok(Err(
             "Users are kept in a database, and this gateway has none; log in with a token".to_owned()

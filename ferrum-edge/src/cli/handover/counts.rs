@@ -102,7 +102,7 @@ pub(super) async fn keep_receiving(stream: UnixStream, engine: Arc<Engine>) {
             stream.read_exact(&mut bytes).await?;
             let read = move || serde_json::from_slice::<CountTable>(&bytes);
             let table = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??;
-            engine.telemetry.control.inherited_counts.store(Some(Arc::new(table)));
+            engine.continue_counts(Some(Arc::new(table)));
         }
     };
     if let Err(error) = receiving.await {

@@ -100,12 +100,7 @@ const FAULTS: &[Fault] = &[
             answer
         },
         command: &["status"],
-        says: &[
-            "targets_full",
-            "upstreams.one 127.0.0.1:",
-            "`max_requests` is 1",
-            "give the upstream a `queue`",
-        ],
+        says: &["targets_full", "upstreams.one 127.0.0.1:", "`max_requests` is 1"],
     },
 ];
 

@@ -10,7 +10,6 @@ use http::{HeaderMap, StatusCode};
 use memchr::memmem;
 
 use super::GraphqlRefusal;
-use super::request::malformed;
 use super::settings::Limits;
 use crate::security::multipart::{self, FormPart};
 
@@ -20,25 +19,27 @@ const MAX_PARTS: usize = 102;
 /// The operations of a form, as JSON.
 pub(super) fn operations(boundary: &str, form: &Bytes, limits: &Limits) -> Result<Bytes, GraphqlRefusal> {
     let parts = multipart::parts(boundary, form, MAX_PARTS).ok_or_else(|| {
-        malformed(format!("the form can't be read, or has more than {} files", MAX_PARTS - 2))
+        GraphqlRefusal::malformed(format!("the form can't be read, or has more than {} files", MAX_PARTS - 2))
     })?;
     check_delimiters(boundary, form, parts.len())?;
     parts.iter().try_for_each(check_part)?;
     let [operations, map, files @ ..] = &*parts else {
-        return Err(malformed("the form needs `operations` and `map`"));
+        return Err(GraphqlRefusal::malformed("the form needs `operations` and `map`"));
     };
     if (&*operations.name, operations.is_file) != ("operations", false)
         || (&*map.name, map.is_file) != ("map", false)
     {
-        return Err(malformed("the form begins with `operations`, then `map`, and neither is a file"));
+        return Err(GraphqlRefusal::malformed(
+            "the form begins with `operations`, then `map`, and neither is a file",
+        ));
     }
     let places = places(&map.content)?;
     if !places.values().flatten().all(|place| is_variable(place)) {
-        return Err(malformed("files may stand for variables only"));
+        return Err(GraphqlRefusal::malformed("files may stand for variables only"));
     }
     for (n, file) in files.iter().enumerate() {
         if !places.contains_key(&file.name) || files[..n].iter().any(|other| other.name == file.name) {
-            return Err(malformed("a part of the form is not in `map`, or is there twice"));
+            return Err(GraphqlRefusal::malformed("a part of the form is not in `map`, or is there twice"));
         }
     }
     if operations.content.len() as u64 > limits.max_body {
@@ -55,7 +56,9 @@ pub(super) fn operations(boundary: &str, form: &Bytes, limits: &Limits) -> Resul
 /// The places in `operations` that each file goes to.
 fn places(map: &[u8]) -> Result<BTreeMap<String, Vec<String>>, GraphqlRefusal> {
     let places = strict_json::value(map).and_then(|map| serde_json::from_value(map).ok());
-    places.ok_or_else(|| malformed("`map` is not an object of lists of texts, or has a name twice"))
+    places.ok_or_else(|| {
+        GraphqlRefusal::malformed("`map` is not an object of lists of texts, or has a name twice")
+    })
 }
 
 /// Whether a place of `map` is a variable: `variables.file`, or `0.variables.file` of a batch.
@@ -75,7 +78,9 @@ fn check_delimiters(boundary: &str, form: &[u8], parts: usize) -> Result<(), Gra
         form.starts_with(delimiter.as_bytes()) && is_closed.iter().any(|end| form.ends_with(end.as_bytes()));
     match is_whole && memmem::find_iter(form, &delimiter).count() == parts + 1 {
         true => Ok(()),
-        false => Err(malformed("the form has bytes outside of its parts, or its boundary within one")),
+        false => Err(GraphqlRefusal::malformed(
+            "the form has bytes outside of its parts, or its boundary within one",
+        )),
     }
 }
 
@@ -89,7 +94,7 @@ fn check_part(part: &FormPart) -> Result<(), GraphqlRefusal> {
     });
     match is_read && is_plainly_named(&part.headers) {
         true => Ok(()),
-        false => Err(malformed("a part of the form has fields that are not read here")),
+        false => Err(GraphqlRefusal::malformed("a part of the form has fields that are not read here")),
     }
 }
 

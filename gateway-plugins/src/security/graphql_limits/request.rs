@@ -41,10 +41,6 @@ pub(super) enum BodyFormat {
 
 const KEYS: [&str; 4] = ["query", "operationName", "variables", "extensions"];
 
-pub(super) fn malformed(message: impl Into<String>) -> GraphqlRefusal {
-    GraphqlRefusal::bad("graphql_malformed", message)
-}
-
 /// How the body of a request is written.
 pub(super) fn kind(exchange: &Exchange, limits: &Limits) -> Result<BodyFormat, GraphqlRefusal> {
     let unsupported = |message: &str| GraphqlRefusal {
@@ -63,7 +59,7 @@ pub(super) fn kind(exchange: &Exchange, limits: &Limits) -> Result<BodyFormat, G
     let query = exchange.request.uri.query();
     if KEYS.iter().any(|key| fields::query(query, key).is_some()) {
         // Some servers take it from there, and not from the body.
-        return Err(malformed("the operation is in the URL of a POST"));
+        return Err(GraphqlRefusal::malformed("the operation is in the URL of a POST"));
     }
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(kind), None) = (types.next().and_then(|kind| kind.to_str().ok()), types.next()) else {
@@ -85,7 +81,9 @@ pub(super) fn kind(exchange: &Exchange, limits: &Limits) -> Result<BodyFormat, G
             } else {
                 None
             };
-            boundary.map(BodyFormat::Form).ok_or_else(|| malformed("the form needs one boundary"))
+            boundary
+                .map(BodyFormat::Form)
+                .ok_or_else(|| GraphqlRefusal::malformed("the form needs one boundary"))
         }
         _ => Err(unsupported("requests are read as application/json or application/graphql")),
     }
@@ -101,7 +99,8 @@ pub(super) fn of_body(
         BodyFormat::Json => of_json(body, limits.max_batch),
         BodyFormat::Form(boundary) => of_json(&form::operations(boundary, body, limits)?, limits.max_batch),
         BodyFormat::Document => {
-            let query = std::str::from_utf8(body).map_err(|_| malformed("the document is not UTF-8"))?;
+            let query = std::str::from_utf8(body)
+                .map_err(|_| GraphqlRefusal::malformed("the document is not UTF-8"))?;
             Ok(vec![Operation {
                 query: Some(query.to_owned()),
                 _name: None,
@@ -148,9 +147,11 @@ pub(super) fn of_query(query: &str) -> Result<Operation, GraphqlRefusal> {
     for pair in query.split('&') {
         let Some(key) = key_of(pair) else { continue };
         let value = fields::query(Some(pair), key).map(|value| String::from_utf8(value.to_vec()));
-        let Some(Ok(value)) = value else { return Err(malformed(format!("`{key}` is malformed"))) };
+        let Some(Ok(value)) = value else {
+            return Err(GraphqlRefusal::malformed(format!("`{key}` is malformed")));
+        };
         if values.insert(key, value).is_some() {
-            return Err(malformed(format!("`{key}` is given twice")));
+            return Err(GraphqlRefusal::malformed(format!("`{key}` is given twice")));
         }
     }
     let variables = values.remove("variables").filter(|text| !text.is_empty());
@@ -180,7 +181,8 @@ pub(super) fn of_message(payload: &[u8]) -> Result<Option<Operation>, GraphqlRef
     if !matches!(said.kind.as_str(), "subscribe" | "start") {
         return Ok(None);
     }
-    let operation = Operation::deserialize(said.payload).map_err(|error| malformed(error.to_string()))?;
+    let operation =
+        Operation::deserialize(said.payload).map_err(|error| GraphqlRefusal::malformed(error.to_string()))?;
     operation.check()?;
     Ok(Some(operation))
 }
@@ -189,7 +191,7 @@ fn json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, GraphqlRefusal> {
     serde_json::from_slice(bytes).map_err(|error| {
         // What is wrong, without a piece of what was sent.
         let at = format!("line {}, column {}", error.line(), error.column());
-        malformed(format!("the request is not JSON as GraphQL has it, at {at}"))
+        GraphqlRefusal::malformed(format!("the request is not JSON as GraphQL has it, at {at}"))
     })
 }
 
@@ -198,7 +200,7 @@ impl Operation {
     fn check(&self) -> Result<(), GraphqlRefusal> {
         let is_alike = |other: &String| KEYS.iter().any(|key| key.eq_ignore_ascii_case(other));
         match self.others.keys().any(is_alike) {
-            true => Err(malformed("a key is given twice, in upper and lower case")),
+            true => Err(GraphqlRefusal::malformed("a key is given twice, in upper and lower case")),
             false => Ok(()),
         }
     }
