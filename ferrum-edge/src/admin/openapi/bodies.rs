@@ -1,7 +1,7 @@
 //! The bodies of requests.
 
 use gateway_core::config::catalog::ObjectKind;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::endpoint::Body;
 use super::{reference, schemas, type_of};
@@ -107,6 +107,6 @@ fn grants(meaning: &str) -> Value {
 #[cfg(any(feature = "fleet", feature = "console"))]
 fn text_properties(keys: &[&str]) -> Value {
     let fields = keys.iter().map(|key| ((*key).to_owned(), json!({ "type": ["string", "null"] })));
-    let fields: Map<String, Value> = fields.collect();
+    let fields: serde_json::Map<String, Value> = fields.collect();
     json!({ "type": "object", "additionalProperties": false, "properties": fields })
 }
