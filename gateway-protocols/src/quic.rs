@@ -140,10 +140,10 @@ enum Controller {
 impl Controller {
     /// The one that is configured for clients; CUBIC where none is, and for those that only the kernel has.
     fn of(congestion: Option<Congestion>) -> Self {
-        congestion.as_ref().map_or(Self::Cubic, |congestion| Self::named(congestion.name()))
+        congestion.as_ref().map_or(Self::Cubic, |congestion| Self::from_name(congestion.name()))
     }
 
-    fn named(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         match name {
             "bbr" => Self::Bbr,
             "reno" => Self::Reno,

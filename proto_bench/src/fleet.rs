@@ -4,13 +4,13 @@
 //! snapshots and deltas, compares the hash, and reports. It does not compile what it received, so a verdict of it means *received
 //! whole and right*. The code here shares nothing with the gateway's.
 
-mod control;
-mod edge;
+mod admin_api;
+mod control_plane_link;
 mod error;
-mod ledger;
-mod link;
-mod message;
-mod state;
+mod held_configuration;
+mod messages;
+mod served_revisions;
+mod simulated_edge;
 
 use std::sync::Arc;
 use std::thread;
@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
-pub use control::ControlPlane;
+pub use admin_api::ControlPlane;
 pub use error::FleetError;
 
 use crate::measure::Tally;
 use crate::report::model::Latency;
-use control::Written;
-use edge::{Edge, Shared};
-use ledger::{Commit, Ledger};
+use admin_api::Written;
+use served_revisions::{Commit, Ledger};
+use simulated_edge::{Edge, Shared};
 
 /// What is to be measured.
 #[derive(Debug, Clone)]
@@ -212,7 +212,7 @@ impl<'o> Fleet<'o> {
         let slow = options.slow;
         let shared = Arc::new(Shared {
             ledger: Ledger::new((0..options.edges).map(|number| number < slow)),
-            states: state::States::default(),
+            states: held_configuration::States::default(),
             enrolments: Semaphore::new(ENROLMENTS),
             handshakes: Semaphore::new(HANDSHAKES),
             away: options.away,

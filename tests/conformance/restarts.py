@@ -90,7 +90,7 @@ class Gateways:
 
 def load(stand, name, url, seconds):
     method = [] if name in ("TCP", "TLS", "UDP", "DTLS", "WebSocket", "gRPC") else ["--method", "POST"]
-    return subprocess.Popen([stand.args.bench, "run", url, "-c", str(CONNECTIONS), "-r", "40", "-t", "1", "-w", "1s", "-d", f"{seconds}s", *method,
+    return subprocess.Popen([stand.args.bench, "run", url, "-c", str(CONNECTIONS), "-t", "1", "-w", "1s", "-d", f"{seconds}s", *method,
                              "-q", "--json", stand.folder.file(f"{name.replace('/', '-')}.json")],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

@@ -34,7 +34,7 @@ pub(super) async fn list(asked: AuthorizedRequest, RawQuery(query): RawQuery) ->
         let limit = page_size(&mut pairs, PAGE.0, PAGE.1)?;
         let state = value(&mut pairs, "state")?;
         nothing_else(&pairs)?;
-        let state = state.map(|name| PendingState::named(&name).ok_or(name)).transpose();
+        let state = state.map(|name| PendingState::from_name(&name).ok_or(name)).transpose();
         let state = state.map_err(|name| {
             let detail = format!("`state` is one of {}, not `{name}`", STATES.join(", "));
             Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", &detail)) as Refused

@@ -134,7 +134,7 @@ fn operation(endpoint: &Endpoint, tag: &str, kind: Option<ObjectKind>, id: &str)
             _ => "application/json",
         };
         let is_required = !matches!(body, Body::Target | Body::Action);
-        operation["requestBody"] = json!({ "required": is_required, "content": { content: { "schema": bodies::sent(body, kind) } } });
+        operation["requestBody"] = json!({ "required": is_required, "content": { content: { "schema": bodies::request_schema(body, kind) } } });
     }
     operation
 }

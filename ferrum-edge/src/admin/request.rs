@@ -224,8 +224,8 @@ impl AuthorizedRequest {
         if self.reconciler.approval_rules().is_none() || !self.caller.is_person {
             return Ok(());
         }
-        let detail = "With gateway.admin_approval, users and workspaces are administered with the operator's token or on the \
-                      gateway's machine: a person who can add a user could approve changes as that user";
+        let detail = "With gateway.admin_approval, only the operator's token or the Unix socket administers users and workspaces: \
+                      a caller that can add a user could approve its own changes as that user";
         Err(Box::new(problem(StatusCode::FORBIDDEN, "operator_needed", detail)))
     }
 

@@ -246,8 +246,10 @@ async fn answer(
         let asking = socket_peercred(&peer).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
         let counting = engine.clone();
         let sending = move || {
-            send_some(&peer, COUNTS, &[])?;
-            counts::send_now(&peer, &counting)?;
+            if let Some(counts) = counts::message(&counting) {
+                send_some(&peer, COUNTS, &[])?;
+                (&peer).write_all(&counts)?;
+            }
             send(&peer, &sockets, link.as_ref()).map(|()| peer)
         };
         match tokio::task::spawn_blocking(sending).await {
@@ -315,7 +317,7 @@ fn take(stream: &UnixStream) -> io::Result<(Inherited, Option<CountTable>)> {
                 continue;
             }
             COUNTS => {
-                counts = Some(counts::receive_now(stream)?);
+                counts = counts::receive_now(stream)?;
                 continue;
             }
             _ => return Err(io::Error::other("it is a gateway of another version")),

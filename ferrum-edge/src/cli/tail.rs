@@ -164,13 +164,13 @@ pub(super) fn text(record: &Value) -> String {
         field("upstream.address"),
         first(&["error.type", "reply.reason", "session.end"]),
         decided(record),
-        found(&field("waf.rules"), "rules "),
+        labelled(&field("waf.rules"), "rules "),
         by_target(record).to_owned(),
     ];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-fn found(text: &str, name: &str) -> String {
+fn labelled(text: &str, name: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{name}{text}") }
 }
 

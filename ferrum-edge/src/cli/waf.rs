@@ -259,6 +259,9 @@ fn print_report(report: &Report) {
         if !found.variable.is_empty() {
             print::line(format_args!("{:15}{}: {}", "", found.variable, found.excerpt));
         }
+        if !found.tags.is_empty() {
+            print::line(format_args!("{:15}tags: {}", "", found.tags.join(", ")));
+        }
     }
     if let Some(error) = report.body_error {
         print::line(format_args!("the body can't be read: {error}"));

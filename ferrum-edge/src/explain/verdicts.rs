@@ -96,7 +96,7 @@ pub(super) enum GivenCaller {
     /// The question names nobody; the plugins identify the caller.
     Asked,
     Consumer(Arc<Identity>),
-    /// The access record names a caller who is not a consumer, such as the subject of a token. Records keep no tokens.
+    /// The access record names a caller that is not a consumer, such as the subject of a token. Records keep no tokens.
     Unknown,
 }
 

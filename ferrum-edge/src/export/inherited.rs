@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_chain_of_gateways_counted_is_one_sum() {
+    fn sums_the_counts_of_a_chain_of_gateways() {
         let first = CountTable::of(|visitor| show(visitor, &[("a", 1)]));
         let second = CountTable::of(|visitor| first.continued(visitor, |visitor| show(visitor, &[("a", 2)])));
         let third = CountTable::of(|visitor| second.continued(visitor, |visitor| show(visitor, &[("a", 3)])));

@@ -105,7 +105,7 @@ fn endpoint(port: u16, ca_path: Option<PathBuf>) -> Endpoint {
     endpoint.trusting(ca_path).within(Duration::from_secs(30))
 }
 
-async fn asked(proxy: &ForwardProxy, endpoint: Endpoint) -> Result<(u16, String), CallError> {
+async fn answer_through(proxy: &ForwardProxy, endpoint: Endpoint) -> Result<(u16, String), CallError> {
     let request = Request::get(format!("https://{NAME}/keys?a=b")).body(Body::empty()).unwrap();
     let response = proxy.client(endpoint).unwrap().fetch(request).await?;
     Ok((response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap()))
@@ -120,15 +120,15 @@ async fn calls_go_by_the_proxy_and_verify_the_server() {
     let (port, seen) = proxy(Some(wanted)).await;
     let by = ForwardProxy::of(&format!("http://ann:open%20sesame@127.0.0.1:{port}"), "other.test,10.0.0.0/8");
     for _ in 0..2 {
-        let (status, text) = asked(&by, endpoint(server, Some(ca.clone()))).await.unwrap();
+        let (status, text) = answer_through(&by, endpoint(server, Some(ca.clone()))).await.unwrap();
         assert_eq!((status, text), (200, format!("GET /keys?a=b HTTP/1.1 host: {NAME}:{server}")));
     }
     assert_eq!(*seen.lock().unwrap(), vec![format!("CONNECT {NAME}:{server} HTTP/1.1"); 2]);
     // Without its own roots the server is not trusted, by whatever way it is reached.
-    let error = asked(&by, endpoint(server, None)).await.unwrap_err();
+    let error = answer_through(&by, endpoint(server, None)).await.unwrap_err();
     assert_eq!(error.cause, Cause::TlsFailed, "{error}");
     let without = ForwardProxy::of(&format!("http://127.0.0.1:{port}"), "");
-    let error = asked(&without, endpoint(server, Some(ca))).await.unwrap_err().to_string();
+    let error = answer_through(&without, endpoint(server, Some(ca))).await.unwrap_err().to_string();
     assert!(error.contains("407") && error.contains("HTTPS_PROXY"), "{error}");
 }
 
@@ -173,7 +173,8 @@ async fn a_proxy_that_can_not_be_used_refuses_calls() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
     let soon = Endpoint { timeout: Duration::from_millis(50), ..target() };
-    let call = |proxy: ForwardProxy, endpoint| async move { asked(&proxy, endpoint).await.unwrap_err() };
+    let call =
+        |proxy: ForwardProxy, endpoint| async move { answer_through(&proxy, endpoint).await.unwrap_err() };
     let error = call(ForwardProxy::of(&format!("http://127.0.0.1:{port}"), ""), soon).await;
     assert!(matches!(error.cause, Cause::ConnectTimeout | Cause::UpstreamTimeout), "{error}");
     drop(silent);

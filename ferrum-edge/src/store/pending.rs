@@ -50,7 +50,7 @@ impl PendingState {
         }
     }
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == name)
     }
 }
@@ -175,7 +175,7 @@ impl Store {
     ) -> Result<Option<(PendingChange, Vec<PendingDocument>)>, StoreError> {
         let mut lease = self.core.reading().await?;
         let found = match lease.link() {
-            Ok(link) => one(link, number).await,
+            Ok(link) => change_with_documents(link, number).await,
             Err(failure) => Err(failure),
         };
         lease.end(found, END).await
@@ -217,7 +217,7 @@ impl Transaction {
     ) -> Result<Option<(PendingChange, Vec<PendingDocument>)>, StoreError> {
         let mut lease = self.take()?;
         let found = match lease.link() {
-            Ok(link) => one(link, number).await,
+            Ok(link) => change_with_documents(link, number).await,
             Err(failure) => Err(failure),
         };
         self.keep(lease, found)
@@ -266,7 +266,7 @@ fn change(row: &Cells) -> Result<PendingChange, Failure> {
     let objects = row.text(13)?;
     Ok(PendingChange {
         number: row.int(0)?,
-        state: PendingState::named(&row.text(1)?).unwrap_or(PendingState::Rejected),
+        state: PendingState::from_name(&row.text(1)?).unwrap_or(PendingState::Rejected),
         author: Author { name: row.text(2)?, source: row.text(3)? },
         role: row.text(4)?,
         note: row.text(5)?,
@@ -315,7 +315,7 @@ async fn page(
     Ok(found)
 }
 
-async fn one(
+async fn change_with_documents(
     link: &mut StoreConnection,
     number: u64,
 ) -> Result<Option<(PendingChange, Vec<PendingDocument>)>, Failure> {

@@ -1,8 +1,8 @@
 //! The plain text in which a client asks for TLS, towards clients and towards targets.
 //!
 //! Towards clients, the gateway takes the place of a server that does nothing before TLS. Towards targets, it is a client that asks for
-//! TLS at once. Bytes that come in plain text behind the request, or behind the consent, are refused: whoever can write to the connection
-//! could have put them there (CVE-2011-0411, CVE-2021-23214).
+//! TLS at once. Bytes that come in plain text behind the request, or behind the consent, are refused: an attacker on the path
+//! could have injected them (CVE-2011-0411, CVE-2021-23214).
 
 mod target;
 

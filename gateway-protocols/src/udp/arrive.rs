@@ -115,7 +115,7 @@ impl Port {
         let waited = self.arrivals.take(pair);
         let found = proxies.and_then(|proxies| proxies.find(name.as_deref(), &alpn));
         let Some(route) = found.or_else(|| self.only_choice(&snapshot, datagram)) else {
-            let seen = self.seen(pair, &NewClient::asking_for(name));
+            let seen = self.session_for(pair, &NewClient::asking_for(name));
             return pipeline::refuse(self.worker.recorder().as_ref(), "udp", seen, "no_route");
         };
         if rules(route).is_some_and(|rules| rules.frontend_tls) {
@@ -149,13 +149,13 @@ impl Port {
     ) -> Option<u64> {
         let protocol = if matches!(leg, Leg::Plain) { "udp" } else { "dtls" };
         if !self.worker.shared().overload.admits(route.proxy.load_priority) {
-            let seen = self.seen(pair, client);
+            let seen = self.session_for(pair, client);
             pipeline::refuse(self.worker.recorder().as_ref(), protocol, seen, "overloaded");
             return None;
         }
         let snapshot = self.worker.snapshot();
         let flow = |port: &Self| {
-            let mut seen = port.seen(pair, client);
+            let mut seen = port.session_for(pair, client);
             client.tell(route, &mut seen);
             Flow::begin(port.worker.recorder().clone(), route.clone(), seen, protocol, &snapshot.consumers)
         };
@@ -168,7 +168,7 @@ impl Port {
             return None;
         };
         let mut session = Session::new(pair, leg, flow, now);
-        session.named = client.named().map(Box::new);
+        session.named = client.address_in_every_datagram().map(Box::new);
         let (idle, plain) = (session.idle, session.client.is_ready());
         let slot = self.sessions.insert(session);
         self.count_left(self.sessions.len() - 1);
@@ -176,7 +176,7 @@ impl Port {
             self.generations.resize(slot + 1, 0);
         }
         let key = u64::from(self.generations[slot]) << 32 | slot as u64;
-        match client.named() {
+        match client.address_in_every_datagram() {
             Some(source) => drop(self.named.insert((pair, source), key)),
             None => self.join(pair, key),
         }
@@ -190,7 +190,7 @@ impl Port {
     }
 
     /// The client as plugins and records see it.
-    pub(super) fn seen(&self, pair: AddressPair, client: &NewClient) -> Seen {
+    pub(super) fn session_for(&self, pair: AddressPair, client: &NewClient) -> Seen {
         let (peer, local) = client.ends().unwrap_or_else(|| (pair.client, self.local_of(pair)));
         let from = peer.ip().to_canonical();
         let snapshot = self.worker.snapshot();

@@ -41,7 +41,7 @@ impl NewClient {
     }
 
     /// The client's address, where each of its datagrams says it.
-    pub(super) fn named(&self) -> Option<SocketAddr> {
+    pub(super) fn address_in_every_datagram(&self) -> Option<SocketAddr> {
         let header = self.header.as_ref()?;
         (header.datagrams == HeaderDatagrams::Every).then_some(header.source)
     }

@@ -35,7 +35,7 @@ impl Port {
         let (length, ends) = match read {
             Ok(read) => read,
             Err(reason) => {
-                let seen = self.seen(pair, &NewClient::default());
+                let seen = self.session_for(pair, &NewClient::default());
                 return pipeline::refuse(self.worker.recorder().as_ref(), "udp", seen, reason);
             }
         };

@@ -60,13 +60,13 @@ pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     })?;
     let text = match args.json {
         true => serde_json::to_string(&outcome).unwrap_or_default() + "\n",
-        false => shown(args, &outcome),
+        false => summary(args, &outcome),
     };
     output::print(&text)?;
     Ok(if outcome.void.is_empty() { ExitStatus::Valid } else { ExitStatus::Void })
 }
 
-fn shown(args: &Args, outcome: &BulkOutcome) -> String {
+fn summary(args: &Args, outcome: &BulkOutcome) -> String {
     let mut text = format!(
         "{:.2} Mbit/s in {:.2} s, {} bytes checked",
         outcome.megabits, outcome.window_seconds, outcome.received

@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let outcome = outcome?;
     let text = match args.json {
         true => serde_json::to_string(&outcome).unwrap_or_default() + "\n",
-        false => shown(args, &outcome),
+        false => summary(args, &outcome),
     };
     output::print(&text)?;
     Ok(if outcome.void.is_empty() { ExitStatus::Valid } else { ExitStatus::Void })
@@ -144,7 +144,7 @@ fn options(args: &Args) -> Options {
     }
 }
 
-fn shown(args: &Args, outcome: &FleetOutcome) -> String {
+fn summary(args: &Args, outcome: &FleetOutcome) -> String {
     let mut lines = vec![format!(
         "{} simulated edges, which compile nothing, and {} proxies; enrolled in {:.1} s, all served after {:.1} s",
         outcome.edges, outcome.proxies, outcome.enrolment_seconds, outcome.start_seconds

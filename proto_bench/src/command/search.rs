@@ -179,7 +179,7 @@ mod tests {
         round
     }
 
-    fn found(known: &mut Known, limit: u64) -> f64 {
+    fn highest_rate(known: &mut Known, limit: u64) -> f64 {
         let limit = Duration::from_millis(limit);
         while let Some(rate) = known.next(limit, 1000.0, 0.01) {
             known.tried.push((rate, served(rate)));
@@ -190,21 +190,21 @@ mod tests {
     #[test]
     fn the_highest_rate_that_holds_is_found_and_rounds_are_used_again() {
         let mut known = Known::default();
-        let one = found(&mut known, 1);
+        let one = highest_rate(&mut known, 1);
         assert!((590.0..=600.0).contains(&one), "{one}");
         let tried = known.tried.len();
         assert!(tried <= 8, "{tried} rounds");
-        let hundred = found(&mut known, 100);
+        let hundred = highest_rate(&mut known, 100);
         assert!((690.0..=700.0).contains(&hundred), "{hundred}");
         assert!(known.tried.len() < 2 * tried, "what is known is not measured again");
         // Beyond 900 a second nothing is sustained, whatever the latency.
-        let any = found(&mut known, 10_000);
+        let any = highest_rate(&mut known, 10_000);
         assert!((890.0..=900.0).contains(&any), "{any}");
     }
 
     #[test]
     fn a_limit_that_no_rate_holds_has_none() {
         let mut known = Known::default();
-        assert!(found(&mut known, 0) < f64::EPSILON);
+        assert!(highest_rate(&mut known, 0) < f64::EPSILON);
     }
 }

@@ -136,7 +136,7 @@ impl Kong {
         let mut overlaps = false;
         for (last, proxies) in parts {
             if is_early {
-                overlaps |= proxies.iter().any(|at| !named(&self.out, *at, ours).is_empty());
+                overlaps |= proxies.iter().any(|at| !configs_of_plugin(&self.out, *at, ours).is_empty());
             } else {
                 self.narrow(ours, &proxies, &one.callers, made);
             }
@@ -167,7 +167,8 @@ impl Kong {
     /// Has what these proxies have of a plugin run for other callers only: Kong runs the one of the callers in its place.
     fn narrow(&mut self, ours: &str, proxies: &[usize], callers: &Callers, made: &[(String, Callers)]) {
         let of_callers = |id: &str| made.iter().find(|(known, _)| known == id).map(|(_, callers)| callers);
-        let mut ids: Vec<String> = proxies.iter().flat_map(|at| named(&self.out, *at, ours)).collect();
+        let mut ids: Vec<String> =
+            proxies.iter().flat_map(|at| configs_of_plugin(&self.out, *at, ours)).collect();
         ids.sort_unstable();
         ids.dedup();
         // Of several groups of a caller, all plugins run.
@@ -176,8 +177,9 @@ impl Kong {
             (Some(_), _) => false,
         });
         for id in ids {
-            let users: Vec<usize> =
-                (0..self.out.proxies.len()).filter(|at| named(&self.out, *at, ours).contains(&id)).collect();
+            let users: Vec<usize> = (0..self.out.proxies.len())
+                .filter(|at| configs_of_plugin(&self.out, *at, ours).contains(&id))
+                .collect();
             let inside: Vec<usize> = users.iter().copied().filter(|at| proxies.contains(at)).collect();
             let Some(config) = self.out.plugin_configs.iter().find(|it| it["id"] == id.as_str()).cloned()
             else {
@@ -228,7 +230,7 @@ fn slug(callers: &Callers) -> String {
 }
 
 /// Ids of the plugin configs of this plugin that a proxy names.
-fn named(out: &Import, at: usize, ours: &str) -> Vec<String> {
+fn configs_of_plugin(out: &Import, at: usize, ours: &str) -> Vec<String> {
     let list = out.proxies.get(at).and_then(|proxy| proxy.get("plugins")).and_then(Value::as_array);
     let ids = list.into_iter().flatten().filter_map(|it| it["plugin_config_id"].as_str());
     let is_it = |id: &&str| out.plugin_configs.iter().any(|it| it["id"] == *id && it["plugin_name"] == ours);
@@ -251,7 +253,10 @@ fn last_identifying(out: &Import, at: usize) -> Option<&'static str> {
     }
     let is_everywhere =
         |name: &str| out.plugin_configs.iter().any(|it| it["plugin_name"] == name && it["scope"] == "global");
-    IDENTIFYING.into_iter().rev().find(|name| is_everywhere(name) || !named(out, at, name).is_empty())
+    IDENTIFYING
+        .into_iter()
+        .rev()
+        .find(|name| is_everywhere(name) || !configs_of_plugin(out, at, name).is_empty())
 }
 
 /// Has all proxies of HTTP name the global plugin configs of this plugin, where they have none of their own: one that is added to
@@ -264,8 +269,10 @@ pub(super) fn localise(out: &mut Import, ours: &str) {
         ids.extend(config["id"].as_str().map(str::to_owned));
     }
     let is_http = |at: &usize| out.proxies.get(*at).is_some_and(|it| it.get("listen_port").is_none());
-    let proxies: Vec<usize> =
-        (0..out.proxies.len()).filter(is_http).filter(|at| named(out, *at, ours).is_empty()).collect();
+    let proxies: Vec<usize> = (0..out.proxies.len())
+        .filter(is_http)
+        .filter(|at| configs_of_plugin(out, *at, ours).is_empty())
+        .collect();
     for id in ids {
         attach(out, &proxies, &id);
     }

@@ -322,7 +322,7 @@ consumers:
     let transformers = when("r", "request_transformer");
     assert!(transformers.contains(&not(&gold)) && transformers.contains(&gold), "{transformers:?}");
     let null = Value::Null;
-    assert_eq!(when("open", "request_transformer"), [null], "nobody is known there");
+    assert_eq!(when("open", "request_transformer"), [null], "the route has no authentication");
     assert!(when("open", "rate_limiting").is_empty());
     for plugin in ["ip_restriction", "request_termination"] {
         let config = of("r").into_iter().find(|it| it["plugin_name"] == plugin).expect("a config");

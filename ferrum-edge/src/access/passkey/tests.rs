@@ -165,7 +165,7 @@ fn only_the_passkeys_own_signature_counts() {
 }
 
 #[test]
-fn what_can_not_be_read_is_refused_and_never_panics() {
+fn rejects_unreadable_answers() {
     let own = Authenticator::new();
     let answer = answer("webauthn.create");
     let mut data = answer.data();

@@ -18,7 +18,7 @@ const BYTES: usize = 8 + 16 + 32;
 /// What a challenge is for.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Purpose<'p> {
-    /// A login of whoever has the passkey.
+    /// A login with any known passkey.
     Login,
     /// A new passkey of this user.
     Enrolment(&'p str),

@@ -7,7 +7,7 @@ use super::super::endpoint::Body;
 use super::{reference, schemas, type_of};
 
 /// The schema of a body; objects have one for each kind.
-pub(super) fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
+pub(super) fn request_schema(body: Body, kind: Option<ObjectKind>) -> Value {
     let list = |name: &str| json!({ "type": "array", "items": reference(name) });
     match body {
         Body::Object => kind.map_or(json!({ "type": "object" }), |kind| reference(type_of(kind))),
@@ -40,13 +40,13 @@ pub(super) fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
         Body::Invitation => text_properties(&["name", "group", "edge", "address"]),
         Body::File => reference("File"),
         #[cfg(feature = "console")]
-        of_users => sent_about_users(of_users),
+        of_users => user_request_schema(of_users),
     }
 }
 
 /// The body of a request about users of the console.
 #[cfg(feature = "console")]
-fn sent_about_users(body: Body) -> Value {
+fn user_request_schema(body: Body) -> Value {
     match body {
         Body::User => {
             json!({ "type": "object", "additionalProperties": false, "required": ["name", "role"], "properties": {

@@ -1,7 +1,7 @@
 //! Counts of metrics on their way to the successor: a length (four bytes) and JSON. The first come with the sockets, further ones
 //! while the gateway drains, the last when it ends.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,18 +36,22 @@ fn length(bytes: [u8; 4]) -> io::Result<usize> {
     if length > MAX_BYTES { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
 }
 
-/// Sends the counts of now. Blocks this thread.
-pub(super) fn send_now(mut stream: &UnixStream, engine: &Engine) -> io::Result<()> {
-    stream.write_all(&encoded(engine)?)
+/// The counts of now as a message; `None` if they can't be sent, which is no reason to keep a successor from the sockets.
+pub(super) fn message(engine: &Engine) -> Option<Vec<u8>> {
+    encoded(engine).inspect_err(|error| tracing::warn!(%error, "the next gateway's counters begin anew")).ok()
 }
 
-/// Receives counts. Blocks this thread.
-pub(super) fn receive_now(mut stream: &UnixStream) -> io::Result<CountTable> {
+/// Receives counts; `None` if they are of another version. Blocks this thread.
+///
+/// # Errors
+/// The gateway does not send them whole.
+pub(super) fn receive_now(mut stream: &UnixStream) -> io::Result<Option<CountTable>> {
     let mut head = [0; 4];
     stream.read_exact(&mut head)?;
     let mut bytes = vec![0; length(head)?];
     stream.read_exact(&mut bytes)?;
-    Ok(serde_json::from_slice(&bytes)?)
+    let read = serde_json::from_slice(&bytes);
+    Ok(read.inspect_err(|error| tracing::warn!(%error, "this gateway's counters begin anew")).ok())
 }
 
 /// The counts of a gateway that drains, on their way to its successor.

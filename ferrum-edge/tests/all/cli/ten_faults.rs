@@ -195,7 +195,7 @@ plugin_configs:
 }
 
 /// What a command says, on both outputs.
-fn said(folder: &Folder, command: &[&str]) -> String {
+fn output_of(folder: &Folder, command: &[&str]) -> String {
     let output = ferrum_edge(folder).args(command).output().unwrap();
     String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
 }
@@ -208,14 +208,14 @@ fn nine_faults_are_named_by_one_command() {
         let seen = (fault.provoke)(&gateway);
         assert!(seen.starts_with(fault.client_sees), "{}: {seen}", fault.name);
         let names_all = || {
-            let said = said(&folder, fault.command);
-            fault.says.iter().all(|word| said.contains(word))
+            let output = output_of(&folder, fault.command);
+            fault.says.iter().all(|word| output.contains(word))
         };
         until(&format!("`{}` names: {}", fault.command.join(" "), fault.name), names_all);
     }
     // Before the next request, `explain` shows the Host that the target would get.
     let admin = gateway.admin.to_string();
-    let explained = said(&folder, &["explain", "GET", "http://shop.test/hosted", "--admin", &admin]);
+    let explained = output_of(&folder, &["explain", "GET", "http://shop.test/hosted", "--admin", &admin]);
     assert!(
         explained.contains("host:      127.0.0.1:") && explained.contains("preserve_host_header"),
         "{explained}"
@@ -230,9 +230,9 @@ fn memory_pressure_is_named_by_status() {
     let gateway = Gateway::start(&folder, |_| {});
     let held: Vec<_> = (0..HALVES).map(|_| half_body(&gateway)).collect();
     until("`status` names memory, the setting and the remedy", || {
-        let said = said(&folder, &["status"]);
+        let output = output_of(&folder, &["status"]);
         let words = ["overloaded", "gateway.overload", "memory", "add memory, descriptors or gateways"];
-        words.iter().all(|word| said.contains(word))
+        words.iter().all(|word| output.contains(word))
     });
     drop(held);
 }

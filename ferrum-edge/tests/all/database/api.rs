@@ -690,7 +690,7 @@ fn the_description_names_every_endpoint() {
             };
             let nobody = Client::new(running.admin).ask(&method.to_uppercase(), &real, "", b"{");
             is_problem(&nobody, 401, "unauthorized");
-            // Whoever has it gets further: to what else is wrong.
+            // With the role, the answer is about the next mistake of the request.
             let allowed = api.with(own).ask(&method.to_uppercase(), &real, "", b"{");
             let is_refused = allowed.status == 401
                 || allowed.status == 403

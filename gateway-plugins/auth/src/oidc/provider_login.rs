@@ -64,7 +64,7 @@ pub struct LoginAnswer<'a> {
     pub issuer: Option<&'a str>,
 }
 
-/// Why nobody is logged in.
+/// Why a login failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginFailure {
     /// The provider did not log the person in, or what the browser brought is not good.

@@ -61,8 +61,9 @@ impl Transport {
         let Some(tls) = &self.tls else {
             return BoundedConnection::over(stream, stored, settings, config).await;
         };
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| RedisError::from((ErrorKind::InvalidClientConfig, "this is no server name")))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            RedisError::from((ErrorKind::InvalidClientConfig, "the host is not a valid server name"))
+        })?;
         let stream = tls.connect(name, stream).await?;
         BoundedConnection::over(stream, stored, settings, config).await
     }

@@ -81,7 +81,7 @@ impl Audit {
             exchange.note("waf.body_error", error);
         }
         if self.is_sampled() {
-            exchange.note("waf.matches", written(&report).as_str());
+            exchange.note("waf.matches", matches_text(&report).as_str());
         }
     }
 
@@ -105,7 +105,7 @@ fn ids(report: &Report) -> String {
 }
 
 /// The rules that matched, each with its message and what it matched.
-pub(super) fn written(report: &Report) -> String {
+pub(super) fn matches_text(report: &Report) -> String {
     let mut out = String::new();
     for found in report.matches.iter().take(WRITTEN) {
         let between = if out.is_empty() { "" } else { "; " };

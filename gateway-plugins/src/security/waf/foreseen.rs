@@ -4,7 +4,7 @@ use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Foreseen, Foresight};
 use gateway_waf::Buffers;
 
-use super::audit::written;
+use super::audit::matches_text;
 use super::inspect::{body_encoded, body_too_large, is_encoded, is_multipart, with_head};
 use super::settings::{Mode, OnTrouble};
 use super::{Firewall, media};
@@ -31,7 +31,7 @@ impl Firewall {
         let report = transaction.report();
         let said = match report.matches.is_empty() {
             true => "no rule matches".to_owned(),
-            false => format!("score {}: {}", report.score, written(&report)),
+            false => format!("score {}: {}", report.score, matches_text(&report)),
         };
         Some(match objection {
             Some(why) => Foreseen::refuses(self.refusal(), format!("{why}: {said}"), dry_run),

@@ -13,7 +13,7 @@ pub(crate) enum WriteError {
     /// The objects are wrong.
     #[error("{0}")]
     Invalid(Problems),
-    /// There is no such object.
+    /// The object does not exist.
     #[error("there is no {} `{id}`", kind.singular())]
     NotFound { kind: ObjectKind, id: String, at: String },
     /// The upstream has no such target.

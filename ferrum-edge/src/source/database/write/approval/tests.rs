@@ -1,4 +1,4 @@
-//! Tests of who may approve, reject, withdraw or force a change.
+//! Tests of the rights to approve, reject, withdraw and force changes.
 
 use serde_json::json;
 

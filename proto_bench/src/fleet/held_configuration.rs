@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{Context, SHA256, digest};
 use serde_json::value::RawValue;
 
 use super::error::FleetError;
-use super::message::{Change, Hash, Header, changes};
+use super::messages::{Change, Hash, Header, changes};
 
 /// Kind and id.
 type Key = (String, String);

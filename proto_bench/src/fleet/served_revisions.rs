@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::message::{Hash, Position};
-use super::state::State;
+use super::held_configuration::State;
+use super::messages::{Hash, Position};
 use crate::measure::Tally;
 
 /// A change that the control plane has answered.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::error::FleetError;
-use super::message::Hash;
-use super::state::State;
+use super::held_configuration::State;
+use super::messages::Hash;
 use crate::measure::process::{self, Usage};
 use crate::scale::http::Client;
 

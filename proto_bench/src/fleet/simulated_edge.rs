@@ -8,11 +8,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::sync::{Notify, Semaphore};
 
+use super::control_plane_link::{Incoming, Link, Outgoing};
 use super::error::FleetError;
-use super::ledger::Ledger;
-use super::link::{Incoming, Link, Outgoing};
-use super::message::{self, FromControl, Header, Position};
-use super::state::{State, States};
+use super::held_configuration::{State, States};
+use super::messages::{self, FromControl, Header, Position};
+use super::served_revisions::Ledger;
 use crate::tls;
 
 /// What all edges share.
@@ -89,7 +89,7 @@ impl Edge {
         let request = request.and_then(|request| request.pem()).map_err(|error| failed(&error))?;
         let anonymous = tls::client_config(&[b"h2"], None).map_err(|error| failed(&error))?;
         let link = Link::open(address, Arc::new(anonymous)).await?;
-        let message = message::enrol(code, &request);
+        let message = messages::enrol(code, &request);
         let identity = loop {
             match link.ask("Enrol", &message).await {
                 // A turn is over here before the control plane has counted it as over.
@@ -97,7 +97,7 @@ impl Edge {
                 answer => break answer?,
             }
         };
-        let chain = message::certificate(&identity)?;
+        let chain = messages::certificate(&identity)?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let chain = chain.map_err(|error| failed(&error))?;
@@ -109,7 +109,7 @@ impl Edge {
     async fn follow(&mut self, address: &str, identity: &Arc<ClientConfig>) -> Result<End, FleetError> {
         let turn = self.shared.handshakes.acquire().await;
         let link = Link::open(address, identity.clone()).await?;
-        let hello = message::hello(self.held.as_ref().map(|(at, _)| at), clock());
+        let hello = messages::hello(self.held.as_ref().map(|(at, _)| at), clock());
         let (mut outgoing, mut incoming) = link.sync(&hello).await?;
         drop(turn);
         self.shared.ledger.connected(self.number);
@@ -167,20 +167,20 @@ impl Edge {
     ) -> Result<(), FleetError> {
         let held = self.held.as_ref().map(|(_, state)| state);
         if header.from.is_some_and(|from| held.is_none_or(|held| held.hash != from)) {
-            return outgoing.send(&message::resync("another configuration is held"));
+            return outgoing.send(&messages::resync("another configuration is held"));
         }
         let state = self.shared.states.reach(held, &header, data)?;
         let at = header.to;
         if state.hash != at.hash {
             let fault = format!("edge {}: the hash of revision {} is wrong", self.number, at.revision);
             self.shared.ledger.fault(fault);
-            return outgoing.send(&message::resync("the hash is wrong"));
+            return outgoing.send(&messages::resync("the hash is wrong"));
         }
-        outgoing.send(&message::received(&at))?;
+        outgoing.send(&messages::received(&at))?;
         if let Some(slow) = self.slow {
             tokio::time::sleep(slow).await;
         }
-        outgoing.send(&message::served(&at))?;
+        outgoing.send(&messages::served(&at))?;
         self.shared.ledger.served(self.number, &at);
         self.shared.ledger.keep(self.number, &state);
         self.held = Some((at, state));
