@@ -158,7 +158,7 @@ async fn the_example_of_the_authentication_guide_works() {
     assert_eq!(trial.closed(), Vec::<String>::new());
     let password = "Basic YW5uOmNvcnJlY3QgaG9yc2U=";
     for (field, value, expected) in [
-        ("x-api-key", "0d9a4ff2c1e7", 200),
+        ("x-api-key", "0d9a4ff2c1e7a880", 200),
         ("authorization", password, 200),
         ("authorization", "Basic YW5uOndyb25n", 401),
         ("accept", "*/*", 401),

@@ -3,10 +3,12 @@
 //!
 //! The gateway with a pid file answers on a Unix socket beside it. Each message is one byte with some descriptors
 //! (`SCM_RIGHTS`, unix(7)): sockets, the link for datagrams ([`gateway_protocols::handover`]), or, before the gateway's keys and
-//! counts, none. Sockets without a descriptor are the last. The other gateway says one byte when it serves, and receives the counts
-//! of the gateway that drains from then on.
+//! counts, and where it drains already, none. Sockets without a descriptor are the last. The other gateway says one byte when it
+//! serves, and receives the counts of the gateway that drains from then on. If it ends before the one that it replaced, that one
+//! takes the pid file back ([`taking_back`]).
 
 mod counts;
+mod taking_back;
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -30,6 +32,7 @@ use rustix::net::{
 use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use counts::SuccessorCounts;
@@ -51,6 +54,8 @@ const SOCKETS: u8 = b's';
 const LINK: u8 = b'l';
 const KEYS: u8 = b'k';
 const COUNTS: u8 = b'c';
+/// The gateway drains already: a signal to stop would cut what it still serves.
+const DRAINS: u8 = b'd';
 /// What the other gateway says once it serves.
 const SERVES: u8 = b'r';
 /// How long either side waits for the sockets.
@@ -120,6 +125,16 @@ pub(super) fn running(pid_file: &Path) -> Result<Option<GatewayProcess>, PidFile
 pub(super) struct Predecessor {
     running: GatewayProcess,
     stream: UnixStream,
+    /// It was draining before it was asked.
+    drains: bool,
+    counts: Option<CountTable>,
+}
+
+/// What a gateway hands over.
+#[derive(Default)]
+struct Received {
+    inherited: Inherited,
+    drains: bool,
     counts: Option<CountTable>,
 }
 
@@ -140,8 +155,8 @@ impl Predecessor {
         if peer.as_raw_nonzero().get() != pid {
             return Err(HandoverError::Other { pid, path: shown() });
         }
-        let (inherited, counts) = take(&stream).map_err(silent)?;
-        Ok((Self { running, stream, counts }, inherited))
+        let Received { inherited, drains, counts } = take(&stream).map_err(silent)?;
+        Ok((Self { running, stream, drains, counts }, inherited))
     }
 
     /// What it has counted so far.
@@ -153,7 +168,10 @@ impl Predecessor {
     pub(super) fn end(mut self, engine: &Arc<Engine>) {
         let pid = self.running.pid();
         let told = self.stream.write_all(&[SERVES]).map_err(|error| error.to_string());
-        let told = told.and_then(|()| self.running.signal(Signal::TERM).map_err(|error| error.to_string()));
+        let told = told.and_then(|()| match self.drains {
+            true => Ok(()),
+            false => self.running.signal(Signal::TERM).map_err(|error| error.to_string()),
+        });
         match told {
             Ok(()) => {
                 tracing::info!(pid, "the gateway before this one drains");
@@ -169,28 +187,30 @@ pub(super) struct Offer {
     task: JoinHandle<()>,
     successor: Arc<SuccessorCounts>,
     replaced: Arc<AtomicBool>,
+}
+
+/// Where a gateway is asked. Dropping it removes the file, unless another gateway has put its own there.
+struct OfferSocket {
+    listener: UnixListener,
     _file: SocketFile,
+}
+
+/// Listens beside a pid file, in the place of whoever did.
+fn listen(pid_file: &Path) -> io::Result<OfferSocket> {
+    let (listener, mut file) = unix_socket::bind(&beside(pid_file, ".sock"), MODE, Sharing::Allowed)?;
+    file.place()?;
+    Ok(OfferSocket { listener: UnixListener::from_std(listener)?, _file: file })
 }
 
 impl Offer {
     /// Listens beside the pid file. Where that fails the next gateway listens on sockets of its own.
     pub(super) fn start(engine: &Arc<Engine>, pid_file: &Path) -> Option<Self> {
-        let bound = unix_socket::bind(&beside(pid_file, ".sock"), MODE, Sharing::Allowed);
-        let bound = bound.and_then(|(listener, mut file)| {
-            file.place()?;
-            Ok((UnixListener::from_std(listener)?, file))
-        });
-        match bound {
-            Ok((listener, file)) => {
+        match listen(pid_file) {
+            Ok(socket) => {
                 let (replaced, successor) = (Arc::<AtomicBool>::default(), Arc::<SuccessorCounts>::default());
-                let answering = answer(
-                    listener,
-                    engine.clone(),
-                    replaced.clone(),
-                    successor.clone(),
-                    pid_file.to_owned(),
-                );
-                Some(Self { task: tokio::spawn(answering), successor, replaced, _file: file })
+                let answering =
+                    answer(socket, engine.clone(), replaced.clone(), successor.clone(), pid_file.to_owned());
+                Some(Self { task: tokio::spawn(answering), successor, replaced })
             }
             Err(error) => {
                 tracing::warn!(%error, "the next gateway can't take over the listening sockets");
@@ -217,14 +237,22 @@ impl Drop for Offer {
 }
 
 async fn answer(
-    listener: UnixListener,
+    mut socket: OfferSocket,
     engine: Arc<Engine>,
     replaced: Arc<AtomicBool>,
     successor_counts: Arc<SuccessorCounts>,
     pid_file: PathBuf,
 ) {
+    let left_alone = Arc::<Notify>::default();
     loop {
-        let asked = async { listener.accept().await?.0.into_std() }.await;
+        let asked = async { socket.listener.accept().await?.0.into_std() };
+        let asked = tokio::select! {
+            asked = asked => asked,
+            () = left_alone.notified() => {
+                taking_back::take_back(&pid_file, &mut socket).await;
+                continue;
+            }
+        };
         let peer = match asked.and_then(trusted) {
             Ok(peer) => peer,
             Err(error) => {
@@ -245,7 +273,11 @@ async fn answer(
         };
         let asking = socket_peercred(&peer).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
         let counting = engine.clone();
+        let drains = engine.is_draining();
         let sending = move || {
+            if drains {
+                send_some(&peer, DRAINS, &[])?;
+            }
             if let Some(counts) = counts::message(&counting) {
                 send_some(&peer, COUNTS, &[])?;
                 (&peer).write_all(&counts)?;
@@ -256,17 +288,18 @@ async fn answer(
             Ok(Ok(peer)) => {
                 tracing::info!(sockets = count, "another gateway takes over the listening sockets");
                 if let Some(successor) = successor {
-                    let pid_file = pid_file.clone();
-                    // A third gateway has written its own number.
-                    let is_alone = move || match pid_file::running(&pid_file) {
-                        Ok(Some(running)) => running.pid() == asking,
-                        Ok(None) | Err(_) => true,
-                    };
-                    drop(tokio::spawn(share_datagrams(successor, engine.clone(), is_alone)));
+                    let (pid_file, left_alone) = (pid_file.clone(), left_alone.clone());
+                    let is_alone = move || taking_back::is_alone(&pid_file, asking);
+                    drop(tokio::spawn(share_datagrams(successor, engine.clone(), is_alone, left_alone)));
                 }
-                if let Some(stream) = serves(peer).await {
-                    replaced.store(true, Ordering::Relaxed);
-                    successor_counts.clone().begin(stream, &engine).await;
+                match serves(peer).await {
+                    Some(stream) => {
+                        replaced.store(true, Ordering::Relaxed);
+                        successor_counts.clone().begin(stream, &engine).await;
+                    }
+                    // It may have put its own pid file in place before it ended.
+                    None if taking_back::is_alone(&pid_file, asking) => left_alone.notify_one(),
+                    None => {}
                 }
             }
             Ok(Err(error)) => tracing::warn!(%error, "the listening sockets could not be handed over"),
@@ -276,7 +309,12 @@ async fn answer(
 }
 
 /// Leaves the UDP sockets to the other gateway once it serves, and takes what it forwards.
-async fn share_datagrams(mut successor: Successor, engine: Arc<Engine>, is_alone: impl FnOnce() -> bool) {
+async fn share_datagrams(
+    mut successor: Successor,
+    engine: Arc<Engine>,
+    is_alone: impl FnOnce() -> bool,
+    left_alone: Arc<Notify>,
+) {
     if !successor.serves().await {
         return;
     }
@@ -284,7 +322,9 @@ async fn share_datagrams(mut successor: Successor, engine: Arc<Engine>, is_alone
     for worker in engine.confirmations() {
         drop(worker.await);
     }
-    successor.hand_over(is_alone).await;
+    if successor.hand_over(is_alone).await {
+        left_alone.notify_one();
+    }
 }
 
 /// Waits until the other gateway serves; `None` if it gives up. There is one at a time.
@@ -294,15 +334,15 @@ async fn serves(peer: UnixStream) -> Option<tokio::net::UnixStream> {
     (peer.read_u8().await.ok()? == SERVES).then_some(peer)
 }
 
-fn take(stream: &UnixStream) -> io::Result<(Inherited, Option<CountTable>)> {
-    let (mut inherited, mut counts) = (Inherited::default(), None);
+fn take(stream: &UnixStream) -> io::Result<Received> {
+    let mut received = Received::default();
     loop {
         let (kind, descriptors) = receive(stream)?;
         match kind {
-            SOCKETS if descriptors.is_empty() => return Ok((inherited, counts)),
+            SOCKETS if descriptors.is_empty() => return Ok(received),
             SOCKETS => {}
             LINK => {
-                descriptors.into_iter().for_each(|link| inherited.link(link));
+                descriptors.into_iter().for_each(|link| received.inherited.link(link));
                 continue;
             }
             KEYS => {
@@ -317,16 +357,20 @@ fn take(stream: &UnixStream) -> io::Result<(Inherited, Option<CountTable>)> {
                 continue;
             }
             COUNTS => {
-                counts = counts::receive_now(stream)?;
+                received.counts = counts::receive_now(stream)?;
+                continue;
+            }
+            DRAINS => {
+                received.drains = true;
                 continue;
             }
             _ => return Err(io::Error::other("it is a gateway of another version")),
         }
         for socket in descriptors {
-            if inherited.len() == MAX_SOCKETS {
+            if received.inherited.len() == MAX_SOCKETS {
                 return Err(io::Error::other(format!("there are more than {MAX_SOCKETS} of them")));
             }
-            inherited.add(socket)?;
+            received.inherited.add(socket)?;
         }
     }
 }

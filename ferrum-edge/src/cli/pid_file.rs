@@ -83,6 +83,17 @@ impl Drop for PidFile {
     }
 }
 
+/// Writes this process's id into a pid file again, whose gateway has ended. The [`PidFile`] of this gateway removes it.
+///
+/// # Errors
+/// [`PidFileError::Unwritable`]
+pub(super) fn put_back(path: &Path) -> Result<(), PidFileError> {
+    let made = beside(path, &format!(".{}", std::process::id()));
+    let written =
+        fs::write(&made, format!("{}\n", std::process::id())).and_then(|()| fs::rename(&made, path));
+    written.map_err(|source| PidFileError::Unwritable { path: path.display().to_string(), source })
+}
+
 /// Refuses to start with a pid file that is something else, and with another gateway's, unless that is to be replaced.
 ///
 /// # Errors

@@ -5,6 +5,7 @@
 
 mod bundle;
 mod client;
+mod error;
 mod failure;
 mod jose;
 mod managed;
@@ -21,8 +22,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{AcmeChallenge, Settings};
 
+use tokio::task::JoinError;
+
 use crate::engine::Engine;
 use crate::export::AcmeCounts;
+use error::AnswerError;
 use manager::Manager;
 use network::Network;
 use storage::StoredChallenge;
@@ -33,7 +37,7 @@ trait Surroundings: Send + Sync {
     fn now(&self) -> SystemTime;
 
     /// Answers these challenges, and no others.
-    fn answer(&self, challenges: &[StoredChallenge]) -> Result<(), String>;
+    fn answer(&self, challenges: &[StoredChallenge]) -> Result<(), AnswerError>;
 
     /// A certificate was stored.
     fn stored(&self);
@@ -50,7 +54,7 @@ impl Surroundings for Arc<Engine> {
         self.clock.now()
     }
 
-    fn answer(&self, challenges: &[StoredChallenge]) -> Result<(), String> {
+    fn answer(&self, challenges: &[StoredChallenge]) -> Result<(), AnswerError> {
         let of_kind = |kind: AcmeChallenge| challenges.iter().filter(move |one| one.kind == kind.as_str());
         let answers: HashMap<Box<str>, Box<str>> = of_kind(AcmeChallenge::Http01)
             .map(|one| (one.token.as_str().into(), one.authorization.as_str().into()))
@@ -61,7 +65,7 @@ impl Surroundings for Arc<Engine> {
             let certificate = bundle::challenge(&one.name, &one.authorization)?;
             certificates.push((Box::from(one.name.as_str()), certificate));
         }
-        self.frontend.challenges().replace(certificates).map_err(|error| error.to_string())
+        Ok(self.frontend.challenges().replace(certificates)?)
     }
 
     fn stored(&self) {
@@ -88,17 +92,17 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
     loop {
         let settings = engine.snapshot().settings.clone();
         tokio::select! {
-            ended = manage(&engine, &settings) => return ended,
+            ended = manage(&engine, &settings) => return ended.map_err(|error| error.to_string()),
             () = until(&mut changes, || differ(&settings, &engine.snapshot().settings)) => {}
         }
         engine.counts().statuses().clear();
         if let Err(error) = engine.answer(&[]) {
-            tracing::warn!(error, "challenges are still answered");
+            tracing::warn!(%error, "challenges are still answered");
         }
     }
 }
 
-async fn manage(engine: &Arc<Engine>, settings: &Settings) -> Result<(), String> {
+async fn manage(engine: &Arc<Engine>, settings: &Settings) -> Result<(), JoinError> {
     match &settings.acme {
         Some(rules) if settings.tls.certificates.iter().any(|files| files.acme.is_some()) => {
             let network = Arc::new(Network::new(engine.world(), rules.root_ca_path.clone()));
@@ -129,9 +133,8 @@ fn differ(before: &Settings, after: &Settings) -> bool {
 /// Does what waits for a disk, where it holds nobody up.
 fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> impl Future<Output = Result<T, String>> {
-    let done = tokio::task::spawn_blocking(work);
-    async move { done.await.map_err(|error| error.to_string()) }
+) -> impl Future<Output = Result<T, JoinError>> {
+    tokio::task::spawn_blocking(work)
 }
 
 /// Seconds since 1970.

@@ -62,8 +62,8 @@ impl Successor {
 
     /// Sends the tables of connections and sessions that stay here, and serves what the successor forwards for them until the
     /// successor ends. If `is_alone` then returns true, no third gateway has taken the sockets, and this gateway reads them
-    /// again.
-    pub async fn hand_over(mut self, is_alone: impl FnOnce() -> bool) {
+    /// again. Returns whether it does.
+    pub async fn hand_over(mut self, is_alone: impl FnOnce() -> bool) -> bool {
         self.collect().await;
         let (bounced, packets) = mpsc::channel(QUEUE);
         *self.handover.behind.lock().unwrap_or_else(PoisonError::into_inner) = Some(bounced);
@@ -80,7 +80,8 @@ impl Successor {
         .await;
         owners.handover.behind.lock().unwrap_or_else(PoisonError::into_inner).take();
         if !is_alone() {
-            return tracing::warn!("the gateway behind this one has ended, and another one serves");
+            tracing::warn!("the gateway behind this one has ended, and another one serves");
+            return false;
         }
         tracing::warn!("the gateway behind this one has ended: this one reads its UDP sockets again");
         let listeners = owners.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,6 +91,7 @@ impl Successor {
             }
             listener.gate.set(true);
         }
+        true
     }
 
     async fn send_tables(&mut self) -> io::Result<()> {

@@ -251,7 +251,7 @@ async fn trailers_say_nothing_that_plugins_decide() {
   - {id: c, plugin_name: correlation_id, scope: proxy, proxy_id: a, config: {}}
   - {id: k, plugin_name: key_auth, scope: proxy, proxy_id: a, config: {key_location: 'header:X-Own-Key', hide_credentials: true}}
 consumers:
-  - {id: ann, username: ann, credentials: {key_auth: [{key: 0d9a4ff2c1e7}]}}
+  - {id: ann, username: ann, credentials: {key_auth: [{key: 0d9a4ff2c1e7a880}]}}
 ";
     const FORGED: &[(&str, &str)] = &[
         ("x-sum", "1"),
@@ -269,7 +269,7 @@ consumers:
         let (mut origin, backend) = Origin::listen(up).await;
         let spec = format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n{plugins}");
         let mut edge = Edge::start_with("  real_ip_header: CF-Connecting-IP", &spec);
-        let headers = &[("x-own-key", "0d9a4ff2c1e7")];
+        let headers = &[("x-own-key", "0d9a4ff2c1e7a880")];
         let ask = Ask { method: Method::POST, path: "/", headers, body: Will::Stream };
         let mut client = Client::ask(&edge, down, ask).await;
         client.send(b"x").await.unwrap();

@@ -36,7 +36,7 @@ pub(super) fn look(findings: &mut Findings, settings: &Settings) {
     }
     let storage = Storage::new(&rules.storage);
     if let Err(error) = storage.account() {
-        findings.error(CHECK, "account", error, "nothing is ordered until then");
+        findings.error(CHECK, "account", error.to_string(), "nothing is ordered until then");
     }
     for files in &settings.tls.certificates {
         if let Some(names) = &files.acme {

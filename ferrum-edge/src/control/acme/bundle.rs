@@ -10,6 +10,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
+use super::error::CertificateError;
+
 /// Clocks may differ by so much from a CA's.
 const SKEW: Duration = Duration::from_secs(3600);
 
@@ -22,22 +24,21 @@ pub(super) struct Requested {
 
 impl Requested {
     /// For these names, with a new ECDSA key on P-256.
-    pub(super) fn new(names: &[Box<str>]) -> Result<Self, String> {
+    pub(super) fn new(names: &[Box<str>]) -> Result<Self, CertificateError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256);
-        Self::with_key(key.map_err(not_requested)?, names)
+        Self::with_key(key?, names)
     }
 
     /// The same with the key of an order that is under way already.
-    pub(super) fn again(key: &str, names: &[Box<str>]) -> Result<Self, String> {
-        Self::with_key(KeyPair::from_pem(key).map_err(not_requested)?, names)
+    pub(super) fn again(key: &str, names: &[Box<str>]) -> Result<Self, CertificateError> {
+        Self::with_key(KeyPair::from_pem(key)?, names)
     }
 
-    fn with_key(key: KeyPair, names: &[Box<str>]) -> Result<Self, String> {
+    fn with_key(key: KeyPair, names: &[Box<str>]) -> Result<Self, CertificateError> {
         let mut params =
-            CertificateParams::new(names.iter().map(|name| name.to_string()).collect::<Vec<_>>())
-                .map_err(not_requested)?;
+            CertificateParams::new(names.iter().map(|name| name.to_string()).collect::<Vec<_>>())?;
         params.distinguished_name = DistinguishedName::new();
-        let request = params.serialize_request(&key).map_err(not_requested)?;
+        let request = params.serialize_request(&key)?;
         Ok(Self { request: request.der().to_vec(), key })
     }
 
@@ -52,42 +53,36 @@ impl Requested {
         chain: &str,
         names: &[Box<str>],
         now: SystemTime,
-    ) -> Result<String, String> {
-        let certificates: Vec<_> = CertificateDer::pem_slice_iter(chain.as_bytes())
-            .collect::<Result<_, _>>()
-            .map_err(|error| format!("the CA's certificate can't be read: {error}"))?;
-        let leaf = certificates.first().ok_or("the CA's answer has no certificate")?;
+    ) -> Result<String, CertificateError> {
+        let certificates: Vec<_> =
+            CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<_, _>>()?;
+        let leaf = certificates.first().ok_or(CertificateError::Empty)?;
         let held: Vec<String> = CertificateNames::read(leaf)
-            .ok_or("the CA's certificate can't be read")?
+            .ok_or(CertificateError::Unreadable)?
             .alternative
             .iter()
             .map(|name| name.to_ascii_lowercase())
             .collect();
         if let Some(name) = names.iter().find(|name| !held.iter().any(|held| **held == ***name)) {
-            return Err(format!("the CA's certificate is not for `{name}`"));
+            return Err(CertificateError::OtherName(name.clone()));
         }
-        let validity = Validity::read(leaf).ok_or("the CA's certificate can't be read")?;
+        let validity = Validity::read(leaf).ok_or(CertificateError::Unreadable)?;
         if validity.to <= now || validity.from > now + SKEW {
-            return Err("the CA's certificate is not valid now; look at this machine's clock".to_owned());
+            return Err(CertificateError::NotValidNow);
         }
         let is_chain = certificates.windows(2).all(|pair| certificate::is_issued_by(&pair[0], &pair[1]));
         if !is_chain {
-            return Err("the certificates that the CA sent are not one chain".to_owned());
+            return Err(CertificateError::NoChain);
         }
         // Whatever else stood in the CA's text is not stored.
         let mut bundle = self.key.serialize_pem();
         for certificate in &certificates {
             bundle.push_str(&pem("CERTIFICATE", certificate));
         }
-        let key = PrivateKeyDer::try_from(self.key.serialize_der()).map_err(str::to_owned)?;
-        CertifiedKey::from_der(certificates, key, &gateway_protocols::tls::provider())
-            .map_err(|error| format!("the CA's certificate is not for the key it was asked for: {error}"))?;
+        let key = PrivateKeyDer::try_from(self.key.serialize_der()).map_err(CertificateError::Key)?;
+        CertifiedKey::from_der(certificates, key, &gateway_protocols::tls::provider())?;
         Ok(bundle)
     }
-}
-
-fn not_requested(error: rcgen::Error) -> String {
-    format!("a request for a certificate could not be made: {error}")
 }
 
 fn pem(label: &str, der: &[u8]) -> String {
@@ -127,14 +122,14 @@ pub(super) fn life(pem: &str) -> Option<Duration> {
 }
 
 /// The certificate that answers a challenge by TLS handshake (RFC 8737 §3).
-pub(super) fn challenge(name: &str, authorization: &str) -> Result<ChallengeCertificate, String> {
-    let failed = |error: rcgen::Error| format!("a certificate for a challenge could not be made: {error}");
+pub(super) fn challenge(name: &str, authorization: &str) -> Result<ChallengeCertificate, CertificateError> {
+    let failed = CertificateError::Challenge;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
     let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
     let hash = digest(&SHA256, authorization.as_bytes());
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(hash.as_ref())];
     let certificate = params.self_signed(&key).map_err(failed)?;
-    let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(str::to_owned)?;
+    let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(CertificateError::Key)?;
     Ok((certificate.der().clone(), key))
 }
 
@@ -169,7 +164,7 @@ mod tests {
         assert!(bundle.contains("PRIVATE KEY"), "{bundle}");
         assert_eq!(bundle.matches("BEGIN CERTIFICATE").count(), 2);
         let refused = |requested: &Requested, chain: &str, names: &[Box<str>], now| {
-            requested.with_chain(chain, names, now).unwrap_err()
+            requested.with_chain(chain, names, now).unwrap_err().to_string()
         };
         let more = names_with(&shop, "other.test");
         assert_eq!(refused(&requested, &chain, &more, now), "the CA's certificate is not for `other.test`");

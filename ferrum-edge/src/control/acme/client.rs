@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::error::TransportError;
 use super::failure::{Failure, cut, retry_after};
 use super::jose::AccountKey;
 
@@ -22,7 +23,8 @@ const MAX_NONCES: usize = 10;
 const AGENT: &str = concat!("ferrum-edge/", env!("CARGO_PKG_VERSION"));
 
 /// A request under way.
-pub(super) type Sending<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, String>> + Send + 'a>>;
+pub(super) type Sending<'a> =
+    Pin<Box<dyn Future<Output = Result<Response<Bytes>, TransportError>> + Send + 'a>>;
 
 /// Carries requests to a CA: over the network, or to a script in tests.
 pub(super) trait Transport: Send + Sync {
@@ -85,7 +87,8 @@ async fn send(
     let request =
         request.map_err(|error| Failure::here(format!("the CA named a URL that is none: {error}")))?;
     let url = request.uri().to_string();
-    let unreachable = |error| Failure::unreachable(format!("{} can't be reached: {error}", cut(&url)));
+    let unreachable =
+        |error: TransportError| Failure::unreachable(format!("{} can't be reached: {error}", cut(&url)));
     transport.send(request).await.map_err(unreachable)
 }
 
@@ -131,7 +134,7 @@ impl AcmeClient {
         let mut payload = json!({ "termsOfServiceAgreed": true, "contact": contact(email) });
         match external {
             Some(account) => {
-                payload["externalAccountBinding"] = self.key.bind(account, &url).map_err(Failure::here)?;
+                payload["externalAccountBinding"] = self.key.bind(account, &url)?;
             }
             None if self.directory.meta.external_account_required => {
                 let text = "the CA asks for an account that exists there; set `external_account`";
@@ -162,7 +165,7 @@ impl AcmeClient {
                 Some(account) => header["kid"] = account.as_str().into(),
                 None => header["jwk"] = self.key.public(),
             }
-            let body = self.key.sign(header, payload).map_err(Failure::here)?;
+            let body = self.key.sign(header, payload)?;
             let request = Request::post(url)
                 .header(USER_AGENT, AGENT)
                 .header(CONTENT_TYPE, "application/jose+json")

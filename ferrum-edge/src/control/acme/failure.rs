@@ -5,6 +5,9 @@ use std::time::{Duration, SystemTime};
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 use serde::Deserialize;
+use tokio::task::JoinError;
+
+use super::error::{AnswerError, CertificateError, KeyError, StorageError};
 
 /// What the names of problems begin with (RFC 8555, section 6.7).
 const PREFIX: &str = "urn:ietf:params:acme:error:";
@@ -119,6 +122,19 @@ impl Failure {
         Self { is_unreachable: false, is_for_all: false, ..self }
     }
 }
+
+/// What fails on this machine says nothing about the CA.
+macro_rules! here {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::here(error.to_string())
+            }
+        })*
+    };
+}
+
+here!(AnswerError, CertificateError, JoinError, KeyError, StorageError);
 
 /// What the problems mean that operators can do something about.
 fn meaning(kind: &str) -> Option<&'static str> {

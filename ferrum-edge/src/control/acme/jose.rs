@@ -9,6 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gateway_core::config::model::ExternalAccount;
 use serde_json::{Value, json};
 
+use super::error::KeyError;
+
 /// Base64url without padding.
 pub(super) fn base64url(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
@@ -22,17 +24,16 @@ pub(super) struct AccountKey {
 
 impl AccountKey {
     /// A new key, as PKCS #8 in base64url.
-    pub(super) fn generate() -> Result<String, String> {
+    pub(super) fn generate() -> Result<String, KeyError> {
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
-        document.map(base64url).map_err(|_| "a key for the account could not be made".to_owned())
+        document.map(base64url).map_err(|_| KeyError::Made)
     }
 
     /// Reads what [`Self::generate`] made.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        let unusable = || "the account's key can't be read".to_owned();
-        let document = URL_SAFE_NO_PAD.decode(text).map_err(|_| unusable())?;
+    pub(super) fn read(text: &str) -> Result<Self, KeyError> {
+        let document = URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyError::Read)?;
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &document);
-        Ok(Self { pair: pair.map_err(|_| unusable())?, random: SystemRandom::new() })
+        Ok(Self { pair: pair.map_err(|_| KeyError::Read)?, random: SystemRandom::new() })
     }
 
     /// The public key (RFC 7517).
@@ -55,20 +56,20 @@ impl AccountKey {
     }
 
     /// A signed request. `None` asks for a resource without changing anything.
-    pub(super) fn sign(&self, mut header: Value, payload: Option<&Value>) -> Result<Vec<u8>, String> {
+    pub(super) fn sign(&self, mut header: Value, payload: Option<&Value>) -> Result<Vec<u8>, KeyError> {
         header["alg"] = "ES256".into();
         let signed = |text: &[u8]| {
             let signature = self.pair.sign(&self.random, text);
-            signature.map(base64url).map_err(|_| "a request could not be signed".to_owned())
+            signature.map(base64url).map_err(|_| KeyError::Signed)
         };
         envelope(&header, payload.map(Value::to_string).unwrap_or_default(), signed)
             .map(|signed| signed.to_string().into_bytes())
     }
 
     /// Says that this key's account belongs to one that the CA knows (RFC 8555, section 7.3.4).
-    pub(super) fn bind(&self, account: &ExternalAccount, url: &str) -> Result<Value, String> {
-        let unusable = |_| "`external_account.hmac_key` is not in base64url".to_owned();
-        let key = URL_SAFE_NO_PAD.decode(account.hmac_key.as_bytes()).map_err(unusable)?;
+    pub(super) fn bind(&self, account: &ExternalAccount, url: &str) -> Result<Value, KeyError> {
+        let key =
+            URL_SAFE_NO_PAD.decode(account.hmac_key.as_bytes()).map_err(|_| KeyError::ExternalAccount)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
         let header = json!({ "alg": "HS256", "kid": account.key_id, "url": url });
         envelope(&header, self.public().to_string(), |text| Ok(base64url(hmac::sign(&key, text))))
@@ -85,8 +86,8 @@ impl AccountKey {
 fn envelope(
     header: &Value,
     payload: String,
-    sign: impl FnOnce(&[u8]) -> Result<String, String>,
-) -> Result<Value, String> {
+    sign: impl FnOnce(&[u8]) -> Result<String, KeyError>,
+) -> Result<Value, KeyError> {
     let (header, payload) = (base64url(header.to_string()), base64url(payload));
     let signature = sign(format!("{header}.{payload}").as_bytes())?;
     Ok(json!({ "protected": header, "payload": payload, "signature": signature }))

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use gateway_core::config::model::{AcmeRules, CertificateFiles};
+use tokio::task::JoinError;
 
 use super::bundle::life;
 use super::client::{AcmeClient, Transport, directory, get};
@@ -50,7 +51,7 @@ impl Manager {
     }
 
     /// Looks until it is dropped.
-    pub(super) async fn run(mut self) -> Result<(), String> {
+    pub(super) async fn run(mut self) -> Result<(), JoinError> {
         // A CA that takes its time must not keep others from being answered for.
         let answering = answer_for_all(self.around.clone(), self.storage.clone());
         let looking = async {
@@ -66,7 +67,7 @@ impl Manager {
     }
 
     /// Looks at every certificate, and orders those that are due.
-    pub(super) async fn look(&mut self) -> Result<(), String> {
+    pub(super) async fn look(&mut self) -> Result<(), JoinError> {
         self.read().await?;
         self.ask_when().await;
         self.note();
@@ -79,13 +80,13 @@ impl Manager {
             // Another gateway orders; what it gets will be here.
             Ok(None) => {}
             Ok(Some(lock)) => self.order_due(&Arc::new(lock)).await?,
-            Err(error) => self.all_failed(&Failure::here(error), None).await?,
+            Err(error) => self.all_failed(&error.into(), None).await?,
         }
         self.note();
         Ok(())
     }
 
-    async fn read(&mut self) -> Result<(), String> {
+    async fn read(&mut self) -> Result<(), JoinError> {
         let (storage, mut certificates) = (self.storage.clone(), std::mem::take(&mut self.certificates));
         let now = unix(self.around.now());
         let read = on_disk(move || {
@@ -148,7 +149,7 @@ impl Manager {
     }
 
     /// Orders what is due, now that no other gateway does.
-    async fn order_due(&mut self, lock: &Arc<StorageLock>) -> Result<(), String> {
+    async fn order_due(&mut self, lock: &Arc<StorageLock>) -> Result<(), JoinError> {
         self.save(lock).await?;
         // One may have been got by another gateway meanwhile.
         self.read().await?;
@@ -184,7 +185,7 @@ impl Manager {
     }
 
     /// Writes what could not be written before.
-    async fn save(&mut self, lock: &Arc<StorageLock>) -> Result<(), String> {
+    async fn save(&mut self, lock: &Arc<StorageLock>) -> Result<(), JoinError> {
         let (storage, mut certificates) = (self.storage.clone(), std::mem::take(&mut self.certificates));
         let (lock, now) = (lock.clone(), unix(self.around.now()));
         let saved = on_disk(move || {
@@ -204,8 +205,7 @@ impl Manager {
         one.attempts = Attempts { begun, not_before, ..one.attempts.clone() };
         let (storage, lock) = (self.storage.clone(), lock.clone());
         let (path, attempts) = (one.files.cert_path.clone(), one.attempts.clone());
-        let kept = on_disk(move || storage.keep_attempts(&path, &attempts, &lock)).await;
-        kept.and_then(|kept| kept).map_err(Failure::here)
+        Ok(on_disk(move || storage.keep_attempts(&path, &attempts, &lock)).await??)
     }
 
     async fn order(&mut self, n: usize, lock: &Arc<StorageLock>) -> Result<(), Failure> {
@@ -232,10 +232,10 @@ impl Manager {
             )?;
             storage.end_order(&path, &lock)
         };
-        on_disk(keep).await.and_then(|kept| kept).map_err(Failure::here)?;
+        on_disk(keep).await??;
         self.certificates[n].unsaved = false;
         self.around.stored();
-        self.read().await.map_err(Failure::here)
+        Ok(self.read().await?)
     }
 
     async fn carry_out(
@@ -258,7 +258,7 @@ impl Manager {
     /// The account, made where there is none.
     async fn client(&self, lock: &Arc<StorageLock>) -> Result<AcmeClient, Failure> {
         let storage = self.storage.clone();
-        let stored = on_disk(move || storage.account()).await.and_then(|read| read).map_err(Failure::here)?;
+        let stored = on_disk(move || storage.account()).await??;
         let directory_url = self.rules.directory_url.to_string();
         let mut account = match stored {
             Some(account) if account.directory_url == directory_url => account,
@@ -267,7 +267,7 @@ impl Manager {
                 return Err(Failure::here(text));
             }
             None => {
-                let private_key = AccountKey::generate().map_err(Failure::here)?;
+                let private_key = AccountKey::generate()?;
                 let account = StoredAccount { directory_url, account_url: None, email: None, private_key };
                 // Kept before anybody hears of it: there is one key for good.
                 self.keep(account.clone(), lock).await?;
@@ -276,7 +276,7 @@ impl Manager {
         };
         let directory = directory(&*self.transport, &self.rules.directory_url).await;
         let directory = directory.map_err(|failure| Failure { is_for_all: true, ..failure })?;
-        let key = AccountKey::read(&account.private_key).map_err(Failure::here)?;
+        let key = AccountKey::read(&account.private_key)?;
         let mut client = AcmeClient::new(self.transport.clone(), directory, key, account.account_url.clone());
         let email = self.rules.email.as_deref();
         if account.account_url.is_none() {
@@ -308,7 +308,7 @@ impl Manager {
         let account_url = registered
             .map_err(|failure| Failure { is_for_all: true, ..failure.while_doing("making the account") })?;
         let storage = self.storage.clone();
-        let stored = on_disk(move || storage.account()).await.and_then(|read| read).map_err(Failure::here)?;
+        let stored = on_disk(move || storage.account()).await??;
         let Some(mut account) = stored else { return Err(Failure::here("the account's file is gone")) };
         account.account_url = Some(account_url);
         account.email = email.map(str::to_owned);
@@ -317,12 +317,15 @@ impl Manager {
 
     async fn keep(&self, account: StoredAccount, lock: &Arc<StorageLock>) -> Result<(), Failure> {
         let (storage, lock) = (self.storage.clone(), lock.clone());
-        let kept = on_disk(move || storage.keep_account(&account, &lock)).await;
-        kept.and_then(|kept| kept).map_err(Failure::here)
+        Ok(on_disk(move || storage.keep_account(&account, &lock)).await??)
     }
 
     /// Notes the same failure for all that are due.
-    async fn all_failed(&mut self, failure: &Failure, lock: Option<&Arc<StorageLock>>) -> Result<(), String> {
+    async fn all_failed(
+        &mut self,
+        failure: &Failure,
+        lock: Option<&Arc<StorageLock>>,
+    ) -> Result<(), JoinError> {
         for n in 0..self.certificates.len() {
             if self.is_due(&self.certificates[n]) {
                 self.failed(n, failure, lock).await?;
@@ -337,7 +340,7 @@ impl Manager {
         n: usize,
         failure: &Failure,
         lock: Option<&Arc<StorageLock>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), JoinError> {
         self.around.counts().failed.fetch_add(1, Relaxed);
         let now = self.around.now();
         let one = &mut self.certificates[n];
@@ -379,7 +382,7 @@ impl Manager {
 }
 
 /// Answers the challenges of whichever gateway orders.
-async fn answer_for_all(around: Arc<dyn Surroundings>, storage: Storage) -> Result<(), String> {
+async fn answer_for_all(around: Arc<dyn Surroundings>, storage: Storage) -> Result<(), JoinError> {
     let mut ticks = tokio::time::interval(LOOK_FOR_CHALLENGES);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut published = Vec::new();
@@ -390,11 +393,11 @@ async fn answer_for_all(around: Arc<dyn Surroundings>, storage: Storage) -> Resu
             Ok(found) if found == published => {}
             Ok(found) => {
                 if let Err(error) = around.answer(&found) {
-                    tracing::warn!(error, "a challenge can't be answered");
+                    tracing::warn!(%error, "a challenge can't be answered");
                 }
                 published = found;
             }
-            Err(error) => tracing::debug!(error, "challenges of other gateways can't be read"),
+            Err(error) => tracing::debug!(%error, "challenges of other gateways can't be read"),
         }
     }
 }

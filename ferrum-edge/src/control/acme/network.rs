@@ -12,6 +12,7 @@ use gateway_core::plugin::world::calls::{Client, Endpoint};
 use http::Request;
 
 use super::client::{Sending, Transport};
+use super::error::TransportError;
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,10 +30,10 @@ impl Network {
         Self { world, root_ca_path, clients: Mutex::default() }
     }
 
-    fn client(&self, url: &str) -> Result<Client, String> {
-        let (endpoint, uri) = Endpoint::of_url(url)?;
+    fn client(&self, url: &str) -> Result<Client, TransportError> {
+        let (endpoint, uri) = Endpoint::of_url(url).map_err(TransportError::Url)?;
         if !endpoint.encrypted {
-            return Err(format!("`{url}` is not an https URL"));
+            return Err(TransportError::NotEncrypted(url.to_owned()));
         }
         let server = uri.authority().map(ToString::to_string).unwrap_or_default();
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +41,7 @@ impl Network {
             return Ok(client.clone());
         }
         let endpoint = endpoint.trusting(self.root_ca_path.clone()).within(TIMEOUT);
-        let client = self.world.own_client(endpoint).map_err(|problems| problems.to_string())?;
+        let client = self.world.own_client(endpoint).map_err(TransportError::Client)?;
         clients.insert(server, client.clone());
         Ok(client)
     }
@@ -54,7 +55,7 @@ impl Transport for Network {
                 true => Body::empty(),
                 false => Body::full(body),
             });
-            client.fetch(request).await.map_err(|error| error.to_string())
+            client.fetch(request).await.map_err(TransportError::Call)
         })
     }
 }

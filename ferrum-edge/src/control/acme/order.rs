@@ -7,10 +7,12 @@ use std::time::{Duration, SystemTime};
 use gateway_core::config::model::AcmeChallenge;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::bundle::Requested;
 use super::client::{AcmeClient, CaAnswer};
+use super::error::StorageError;
 use super::failure::{CaProblem, Failure, cut};
 use super::jose::base64url;
 use super::storage::{Storage, StorageLock, StoredChallenge, StoredOrder};
@@ -95,7 +97,7 @@ impl Order<'_> {
         self.end_challenges().await;
         proven?;
         let order = self.until(&url, &["ready", "valid"]).await?;
-        let requested = Requested::new(self.names).map_err(Failure::here)?;
+        let requested = Requested::new(self.names)?;
         // Who can't keep the key has no use for a certificate: the CA is told to issue only once it is kept.
         self.keep(&url, &requested).await?;
         self.issue_or_forget(&url, order, &requested).await
@@ -104,11 +106,11 @@ impl Order<'_> {
     /// Goes on with an order that the CA may have carried out already; `None` where there is none to go on with.
     async fn resume(&mut self) -> Result<Option<String>, Failure> {
         let (storage, certificate) = (self.storage.clone(), self.certificate.to_owned());
-        let kept = match on_disk(move || storage.order(&certificate)).await.map_err(Failure::here)? {
+        let kept = match on_disk(move || storage.order(&certificate)).await? {
             Ok(None) => return Ok(None),
             Ok(kept) => kept,
             Err(error) => {
-                tracing::warn!(error, "the order before can't be gone on with");
+                tracing::warn!(%error, "the order before can't be gone on with");
                 None
             }
         };
@@ -168,7 +170,7 @@ impl Order<'_> {
         let certificate = order.certificate.ok_or_else(|| Failure::here("the CA named no certificate"))?;
         let chain = self.client.post(&certificate, None).await?;
         let chain = String::from_utf8_lossy(&chain.body).into_owned();
-        requested.with_chain(&chain, self.names, self.now).map_err(|error| Failure::here(error).for_good())
+        requested.with_chain(&chain, self.names, self.now).map_err(|error| Failure::from(error).for_good())
     }
 
     async fn keep(&self, url: &str, requested: &Requested) -> Result<(), Failure> {
@@ -176,17 +178,15 @@ impl Order<'_> {
         let order = StoredOrder { url, names, private_key: requested.key(), kept_at: unix(self.now) };
         let (storage, lock) = (self.storage.clone(), self.lock.clone());
         let certificate = self.certificate.to_owned();
-        let kept = on_disk(move || storage.keep_order(&certificate, &order, &lock)).await;
-        kept.and_then(|kept| kept).map_err(Failure::here)
+        Ok(on_disk(move || storage.keep_order(&certificate, &order, &lock)).await??)
     }
 
     /// The next try begins with a new order.
     async fn forget(&self) {
         let (storage, lock) = (self.storage.clone(), self.lock.clone());
         let certificate = self.certificate.to_owned();
-        let ended = on_disk(move || storage.end_order(&certificate, &lock)).await;
-        if let Err(error) = ended.and_then(|ended| ended) {
-            tracing::warn!(error, "an order that is over is still there");
+        if let Err(failure) = done(on_disk(move || storage.end_order(&certificate, &lock)).await) {
+            tracing::warn!(error = failure.text, "an order that is over is still there");
         }
     }
 
@@ -222,8 +222,8 @@ impl Order<'_> {
         let answers: Vec<StoredChallenge> = checked.iter().map(|one| one.answer.clone()).collect();
         let (storage, lock, kept) = (self.storage.clone(), self.lock.clone(), answers.clone());
         let keep = move || kept.iter().try_for_each(|challenge| storage.keep_challenge(challenge, &lock));
-        on_disk(keep).await.and_then(|kept| kept).map_err(Failure::here)?;
-        self.around.answer(&answers).map_err(Failure::here)?;
+        on_disk(keep).await??;
+        self.around.answer(&answers)?;
         tokio::time::sleep(SETTLE).await;
         for one in &checked {
             self.client.post(&one.challenge, Some(&json!({}))).await.map_err(|it| one.failed(it))?;
@@ -307,13 +307,18 @@ impl Order<'_> {
     /// Nothing is answered any more, here or by others.
     async fn end_challenges(&self) {
         let (storage, lock) = (self.storage.clone(), self.lock.clone());
-        let ended = on_disk(move || storage.end_challenges(&lock)).await.and_then(|ended| ended);
+        let ended = done(on_disk(move || storage.end_challenges(&lock)).await);
         // Whatever became of the files: nothing is under way any more.
-        let unanswered = self.around.answer(&[]);
-        for error in [ended, unanswered].into_iter().filter_map(Result::err) {
-            tracing::warn!(error, "challenges are still there");
+        let unanswered = self.around.answer(&[]).map_err(Failure::from);
+        for failure in [ended, unanswered].into_iter().filter_map(Result::err) {
+            tracing::warn!(error = failure.text, "challenges are still there");
         }
     }
+}
+
+/// What came of work on the disk, which may have ended by a panic.
+fn done(ended: Result<Result<(), StorageError>, JoinError>) -> Result<(), Failure> {
+    Ok(ended??)
 }
 
 impl Checked {

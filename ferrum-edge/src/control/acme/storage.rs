@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::error::{DocumentError, StorageError};
+
 /// Bytes of a file that are read.
 const MAX_BYTES: u64 = 1 << 20;
 /// Challenges that are read; one order has at most a hundred.
@@ -108,27 +110,27 @@ impl Storage {
 
     /// Makes the folder where there is none, for this user alone, and takes the lock; `None` while another gateway has it.
     /// What a gateway left behind that ended while it had the lock is removed.
-    pub(crate) fn lock(&self) -> Result<Option<StorageLock>, String> {
+    pub(crate) fn lock(&self) -> Result<Option<StorageLock>, StorageError> {
         for folder in ["certificates", "challenges", "attempts", "orders"] {
             let folder = self.folder.join(folder);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-            made.map_err(|error| format!("the folder {} can't be made: {error}", folder.display()))?;
+            made.map_err(StorageError::of(&folder, "made"))?;
         }
         let path = self.folder.join("lock");
-        let failed = |error| format!("{} can't be locked: {error}", path.display());
+        let failed = StorageError::of(&path, "locked");
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
             .open(&path)
-            .map_err(failed)?;
+            .map_err(&failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        self.tidy().map_err(|error| format!("{} can't be tidied up: {error}", self.folder.display()))?;
+        self.tidy().map_err(StorageError::of(&self.folder, "tidied up"))?;
         Ok(Some(StorageLock { _file: file }))
     }
 
@@ -147,17 +149,26 @@ impl Storage {
     }
 
     /// The account; `None` where there is none yet.
-    pub(crate) fn account(&self) -> Result<Option<StoredAccount>, String> {
+    pub(crate) fn account(&self) -> Result<Option<StoredAccount>, StorageError> {
         let path = self.folder.join("account.json");
-        read(&path).map_err(|why| format!("{}: {why}; put it right, or move it away", path.display()))
+        read(&path).map_err(|error| StorageError::Account { path, error })
     }
 
-    pub(crate) fn keep_account(&self, account: &StoredAccount, _lock: &StorageLock) -> Result<(), String> {
+    pub(crate) fn keep_account(
+        &self,
+        account: &StoredAccount,
+        _lock: &StorageLock,
+    ) -> Result<(), StorageError> {
         write(&self.folder.join("account.json"), &json(account)?)
     }
 
     /// Keeps a certificate: its key and its chain.
-    pub(crate) fn keep_certificate(&self, path: &Path, pem: &str, _lock: &StorageLock) -> Result<(), String> {
+    pub(crate) fn keep_certificate(
+        &self,
+        path: &Path,
+        pem: &str,
+        _lock: &StorageLock,
+    ) -> Result<(), StorageError> {
         write(path, pem.as_bytes())
     }
 
@@ -167,8 +178,8 @@ impl Storage {
     }
 
     /// The same; `None` where none are noted.
-    pub(crate) fn read_attempts(&self, certificate: &Path) -> Result<Option<Attempts>, String> {
-        read(&self.of("attempts", certificate))
+    pub(crate) fn read_attempts(&self, certificate: &Path) -> Result<Option<Attempts>, StorageError> {
+        Ok(read(&self.of("attempts", certificate))?)
     }
 
     pub(crate) fn keep_attempts(
@@ -176,12 +187,12 @@ impl Storage {
         certificate: &Path,
         attempts: &Attempts,
         _lock: &StorageLock,
-    ) -> Result<(), String> {
+    ) -> Result<(), StorageError> {
         write(&self.of("attempts", certificate), &json(attempts)?)
     }
 
     /// The order for the certificate in this file that may have been carried out, and whose certificate is not stored.
-    pub(crate) fn order(&self, certificate: &Path) -> Result<Option<StoredOrder>, String> {
+    pub(crate) fn order(&self, certificate: &Path) -> Result<Option<StoredOrder>, StorageError> {
         let order: Option<StoredOrder> = read(&self.of("orders", certificate))?;
         let stored = fs::read_to_string(certificate).unwrap_or_default();
         Ok(order.filter(|order| !stored.contains(order.private_key.trim())))
@@ -192,14 +203,14 @@ impl Storage {
         certificate: &Path,
         order: &StoredOrder,
         _lock: &StorageLock,
-    ) -> Result<(), String> {
+    ) -> Result<(), StorageError> {
         write(&self.of("orders", certificate), &json(order)?)
     }
 
     /// Removes the order, if there is one.
-    pub(crate) fn end_order(&self, certificate: &Path, _lock: &StorageLock) -> Result<(), String> {
+    pub(crate) fn end_order(&self, certificate: &Path, _lock: &StorageLock) -> Result<(), StorageError> {
         let path = self.of("orders", certificate);
-        remove(&path).map_err(|error| format!("{} can't be removed: {error}", path.display()))
+        remove(&path).map_err(StorageError::of(&path, "removed"))
     }
 
     fn of(&self, folder: &str, certificate: &Path) -> PathBuf {
@@ -211,29 +222,29 @@ impl Storage {
         &self,
         challenge: &StoredChallenge,
         _lock: &StorageLock,
-    ) -> Result<(), String> {
+    ) -> Result<(), StorageError> {
         if !is_token(&challenge.token) {
-            return Err("the CA's token has characters that tokens may not have".to_owned());
+            return Err(StorageError::Token);
         }
         write(&self.folder.join("challenges").join(&challenge.token), &json(challenge)?)
     }
 
     /// Removes every challenge.
-    pub(crate) fn end_challenges(&self, _lock: &StorageLock) -> Result<(), String> {
-        self.tidy().map_err(|error| format!("challenges can't be removed: {error}"))
+    pub(crate) fn end_challenges(&self, _lock: &StorageLock) -> Result<(), StorageError> {
+        self.tidy().map_err(StorageError::of(&self.folder.join("challenges"), "tidied up"))
     }
 
     /// The challenges under way, of whichever gateway.
-    pub(crate) fn challenges(&self) -> Result<Vec<StoredChallenge>, String> {
+    pub(crate) fn challenges(&self) -> Result<Vec<StoredChallenge>, StorageError> {
         let folder = self.folder.join("challenges");
-        let failed = |error: io::Error| format!("{} can't be read: {error}", folder.display());
+        let failed = StorageError::of(&folder, "read");
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(failed)?,
+            entries => entries.map_err(&failed)?,
         };
         let mut challenges = Vec::new();
         for entry in entries.take(MAX_CHALLENGES) {
-            let path = entry.map_err(failed)?.path();
+            let path = entry.map_err(&failed)?.path();
             let is_whole = path.file_name().and_then(|name| name.to_str()).is_some_and(is_token);
             // One that goes away meanwhile, or is of somebody else, is answered by nobody.
             if let Some(challenge) = is_whole.then(|| read::<StoredChallenge>(&path).ok().flatten()).flatten()
@@ -260,25 +271,23 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-fn json(value: &impl Serialize) -> Result<Vec<u8>, String> {
-    serde_json::to_vec_pretty(value).map_err(|error| error.to_string())
+fn json(value: &impl Serialize) -> Result<Vec<u8>, DocumentError> {
+    serde_json::to_vec_pretty(value).map_err(DocumentError::Unwritable)
 }
 
 /// A document; `None` where there is no such file.
-fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DocumentError> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(|error| error.to_string())?,
+        file => file?,
     };
     let mut text = String::new();
-    file.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    serde_json::from_str(&text)
-        .map(Some)
-        .map_err(|error| format!("it is not what the gateway wrote: {error}"))
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    serde_json::from_str(&text).map(Some).map_err(DocumentError::Foreign)
 }
 
 /// Puts a file in place, whole, for its owner alone.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+fn write(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(UNFINISHED);
     let written = || -> io::Result<()> {
@@ -294,5 +303,5 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
         fs::rename(&unfinished, path)?;
         path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     };
-    written().map_err(|error| format!("{} can't be written: {error}", path.display()))
+    written().map_err(StorageError::of(path, "written"))
 }

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -142,6 +142,51 @@ fn a_gateway_reads_again_when_its_successor_dies() {
 }
 
 /// A configuration with two proxies: the gateway itself answers with `text`, and a target answers `/slow`.
+/// Whether a gateway has sessions.
+fn lists_sessions(admin: SocketAddr, token: &str) -> bool {
+    let mut tcp = TcpStream::connect(admin).unwrap();
+    let head = "GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer";
+    write!(tcp, "{head} {token}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    !answer.contains("\"open\":0")
+}
+
+/// A gateway that is killed after it took over leaves one behind that drains, and the sockets of its sessions. The next one finds
+/// that one, and takes over from it as from any other.
+#[test]
+fn a_gateway_that_died_after_taking_over_is_replaced() {
+    let (folder, target, (udp, tcp)) = (Folder::new(), target(), ports());
+    folder.write("ferrum.yaml", &with_datagrams(2, udp, tcp, target));
+    let mut gateways = Row(vec![replacing(&folder)]);
+    let flows: Vec<Flow> = (0..10).map(|_| Flow::open(udp)).collect();
+    for _ in 0..2 {
+        gateways.add(replacing(&folder));
+        let first = gateways.0[0].pid().to_string();
+        until("the first one drains", || gateways.0[0].log().contains("draining"));
+        let mut second = gateways.0.pop().unwrap();
+        second.signal("KILL");
+        assert_eq!(second.wait(), None);
+        until("the pid file names the first one again", || folder.read("pid").trim() == first);
+        flows.iter().for_each(Flow::goes_on);
+    }
+    // Asked again, it goes on draining: its sessions are not cut.
+    let third = replacing(&folder);
+    assert_eq!(folder.read("pid").trim(), third.pid().to_string());
+    flows.iter().for_each(Flow::goes_on);
+    // Until it reads the sockets, new sessions are the first one's, and end with it.
+    until("the third one reads", || {
+        drop(Flow::open(udp));
+        lists_sessions(third.admin, folder.read("state/admin.token").trim())
+    });
+    let new: Vec<Flow> = (0..10).map(|_| Flow::open(udp)).collect();
+    let mut first = gateways.0.remove(0);
+    first.signal("KILL");
+    assert_eq!(first.wait(), None);
+    new.iter().for_each(Flow::goes_on);
+}
+
 fn with_http3(workers: usize, https: u16, [http, admin]: [u16; 2], text: usize, slow: u16) -> String {
     format!(
         "gateway: {{http: '127.0.0.1:{http}', admin: '127.0.0.1:{admin}', https: '127.0.0.1:{https}', http3: true,\n\

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::super::Surroundings;
 use super::super::client::{Sending, Transport};
+use super::super::error::{AnswerError, TransportError};
 use super::super::manager::Manager;
 use super::super::storage::StoredChallenge;
 use super::*;
@@ -99,10 +100,10 @@ impl Script {
         request.signed_by(&self.issuer).unwrap().pem() + self.issuer.pem().as_str()
     }
 
-    fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, String> {
+    fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
         self.state().asked += 1;
         if self.state().is_away {
-            return Err("connection refused".to_owned());
+            return Err(TransportError::Url("connection refused".to_owned()));
         }
         let path = request.uri().path().to_owned();
         let sent: Value = serde_json::from_slice(request.body()).unwrap_or_default();
@@ -193,7 +194,7 @@ impl Transport for Script {
         let mut state = self.state();
         if let Some(at) = state.lost.iter().position(|lost| *lost == path) {
             state.lost.remove(at);
-            answer = Err("connection reset".to_owned());
+            answer = Err(TransportError::Url("connection reset".to_owned()));
         }
         drop(state);
         Box::pin(std::future::ready(answer))
@@ -214,7 +215,7 @@ impl Surroundings for Around {
         SystemTime::now() + Duration::from_secs(self.ahead.load(Ordering::Relaxed))
     }
 
-    fn answer(&self, challenges: &[StoredChallenge]) -> Result<(), String> {
+    fn answer(&self, challenges: &[StoredChallenge]) -> Result<(), AnswerError> {
         self.published.lock().unwrap().push(challenges.to_vec());
         Ok(())
     }
