@@ -47,6 +47,8 @@ pub use message::{
 };
 pub use sealed::{open_configuration, seal_configuration};
 pub use server::{Answering, Refusal, Registrar, serve};
-pub use tls::{Acceptance, Membership, ServerCertificate, client_config, enrolment_config, server_config};
+pub use tls::{
+    Acceptance, Membership, ServerCertificate, check_issues, client_config, enrolment_config, server_config,
+};
 pub use view::View;
 pub use wire::{CHUNK_BYTES, MAX_CONFIGURATION_BYTES, WireError};

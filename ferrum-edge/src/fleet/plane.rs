@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use gateway_core::plugin::Registry;
-use gateway_fleet::{Authority, Hub, SERVER_VALIDITY, ServerCertificate, server_config};
+use gateway_fleet::{
+    Authority, EDGE_VALIDITY, Hub, SERVER_VALIDITY, ServerCertificate, check_issues, server_config,
+};
+use gateway_telemetry::json::Rfc3339;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -243,7 +246,8 @@ async fn epoch(store: &Store, replaced: Option<&Arc<str>>) -> Result<Arc<str>, S
 async fn authority(store: &Store, keys: &Keys, options: &FleetOptions) -> Result<Authority, String> {
     let failed = |error: &dyn std::fmt::Display| format!("the fleet's authority: {error}");
     if let Some((certificate, key)) = &options.authority {
-        return Authority::from_pem(certificate, key, &options.domain).map_err(|error| error.to_string());
+        return own_authority(certificate, key, &options.domain)
+            .map_err(|error| format!("FERRUM_FLEET_CA_CERT and FERRUM_FLEET_CA_KEY: {error}"));
     }
     loop {
         let (_, rows) = store.fleet().await.map_err(|error| failed(&error))?;
@@ -261,4 +265,15 @@ async fn authority(store: &Store, keys: &Keys, options: &FleetOptions) -> Result
         let op = FleetOp { kind: SETTING, id: AUTHORITY.to_owned(), expected: None, document };
         store.change_fleet(&[op]).await.map_err(|error| failed(&error))?;
     }
+}
+
+/// The operator's authority, once it is known that what it issues is accepted.
+fn own_authority(certificates: &str, key: &str, domain: &str) -> Result<Authority, String> {
+    let authority = Authority::from_pem(certificates, key, domain).map_err(|error| error.to_string())?;
+    check_issues(&authority)?;
+    if authority.not_after() < super::roster::now() + EDGE_VALIDITY.as_secs() {
+        let ends = Rfc3339(UNIX_EPOCH + Duration::from_secs(authority.not_after()));
+        tracing::warn!(%ends, "the fleet's authority ends soon, and so do the certificates that it issues; replace it");
+    }
+    Ok(authority)
 }
