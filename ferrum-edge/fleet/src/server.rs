@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::authority::{CertifiedEdge, read_edge};
 use crate::hub::Hub;
-use crate::message::{NewIdentity, ToControl, ToEdge, Transfer, Welcome};
+use crate::message::{Encoded, Hello, NewIdentity, ToControl, ToEdge, Transfer, Welcome};
 use crate::wire::proto::fleet_server::{Fleet, FleetServer};
 use crate::wire::proto::{ControlMessage, EdgeMessage, EnrolRequest, Identity, RenewRequest};
 use crate::wire::{from_control, to_control};
@@ -286,8 +286,8 @@ async fn read(mut messages: Streaming<EdgeMessage>, open: OpenSession) {
 /// Where the sending of a queue is.
 struct Sending {
     queue: mpsc::Receiver<ToEdge>,
-    /// The transfer under way, and its next chunk.
-    transfer: Option<(Arc<Transfer>, usize)>,
+    /// The transfer under way, as it is sent, and its next chunk.
+    transfer: Option<(Arc<Transfer>, Encoded, usize)>,
 }
 
 /// What is sent to an edge: transfers in chunks, each read when the one before has been taken.
@@ -301,21 +301,22 @@ fn sending(queue: mpsc::Receiver<ToEdge>) -> impl Stream<Item = Result<ControlMe
 impl Sending {
     async fn next(&mut self) -> Option<Result<ControlMessage, Status>> {
         loop {
-            if let Some((transfer, number)) = &mut self.transfer {
-                let encoding = transfer.clone();
-                let encoded = tokio::task::spawn_blocking(move || encoding.encoded()).await;
-                let encoded = match encoded.map_err(|error| error.to_string()).flatten() {
-                    Ok(encoded) => encoded,
-                    Err(error) => return Some(Err(Status::internal(error))),
-                };
+            if let Some((transfer, encoded, number)) = &mut self.transfer {
                 *number += 1;
-                if let Some(message) = transfer.chunk(&encoded, *number - 1) {
+                if let Some(message) = transfer.chunk(encoded, *number - 1) {
                     return Some(Ok(message));
                 }
                 self.transfer = None;
             }
             match self.queue.recv().await? {
-                ToEdge::Transfer(transfer) => self.transfer = Some((transfer, 0)),
+                ToEdge::Transfer(transfer) => {
+                    let encoding = transfer.clone();
+                    let encoded = tokio::task::spawn_blocking(move || encoding.encoded()).await;
+                    match encoded.map_err(|error| error.to_string()).flatten() {
+                        Ok(encoded) => self.transfer = Some((transfer, encoded, 0)),
+                        Err(error) => return Some(Err(Status::internal(error))),
+                    }
+                }
                 other => {
                     if let Some(message) = from_control(&other) {
                         return Some(Ok(message));
