@@ -18,6 +18,7 @@ use super::meters::FleetMeters;
 use super::options::FleetOptions;
 use super::roster::Roster;
 use super::rows::{AUTHORITY, AuthorityRow, EPOCH, EpochRow, SETTING};
+use super::skew::Skew;
 use super::views::{StoreStep, Views};
 use crate::engine::Engine;
 use crate::source::database::Reconciler;
@@ -43,6 +44,8 @@ pub(crate) struct ControlPlane {
     pub(super) meters: FleetMeters,
     /// The plugins that the objects of each group name.
     pub(super) plugins: watch::Sender<BTreeMap<String, BTreeSet<String>>>,
+    /// What views of older edges lack of their groups' configurations, by view.
+    pub(super) left_out: watch::Sender<BTreeMap<Arc<str>, (usize, Vec<String>)>>,
     store: Store,
     views: Mutex<Views>,
     certificate: ServerCertificate,
@@ -76,7 +79,9 @@ impl ControlPlane {
         let epoch = epoch(&store, None).await.map_err(failed)?;
         let hub = Arc::new(Hub::default());
         let certificate = ServerCertificate::issue(&authority)?;
-        let roster = Roster::load(store.clone(), keys, authority, hub.clone()).await.map_err(failed)?;
+        let roster = Roster::load(store.clone(), keys, authority, hub.clone(), Skew::of(&registry))
+            .await
+            .map_err(failed)?;
         let views = Views::load(store.clone(), documents, registry, hub.clone()).await.map_err(failed)?;
         let tls = server_config(roster.authority(), certificate.clone(), roster.clone())?;
         let listener = TcpListener::bind(options.listen).await;
@@ -86,6 +91,7 @@ impl ControlPlane {
         let plane = Arc::new(Self {
             meters: FleetMeters::new(&engine.meters),
             plugins: watch::Sender::default(),
+            left_out: watch::Sender::default(),
             address: options.address.unwrap_or_else(|| listening.to_string()),
             epoch: watch::Sender::new(epoch),
             views: Mutex::new(views),
@@ -153,6 +159,7 @@ impl ControlPlane {
         let epoch = self.epoch.borrow().clone();
         views.publish(&self.roster, &epoch);
         self.plugins.send_replace(views.plugins());
+        self.left_out.send_replace(views.left_out());
     }
 
     /// Gives edges what the store has, until the end.

@@ -6,4 +6,5 @@ mod groups;
 mod own_authority;
 mod place;
 mod serving;
+mod skew;
 mod stores;
