@@ -2,10 +2,13 @@
 //!
 //! - `options.rs`: the listen address and the trust settings, from the environment.
 //! - `rows.rs`, `roster.rs`: edges, invitations and groups, in the database; control planes on one database share them.
+//! - `admission.rs`: which edges the protocol lets in.
 //! - `views.rs`: each group's configuration, which follows the store; `scope.rs`: the objects that a group gets.
+//! - `skew.rs`: what edges of an earlier release get.
 //! - `plane.rs`: connects these with the protocol of the crate `gateway_fleet`.
 //! - `report.rs`: the state of the fleet, for the admin API and for metrics.
 
+mod admission;
 mod meters;
 mod options;
 mod plane;
@@ -14,6 +17,7 @@ mod role;
 mod roster;
 mod rows;
 mod scope;
+mod skew;
 mod views;
 
 pub(crate) use options::FleetOptions;
@@ -21,3 +25,4 @@ pub(crate) use plane::ControlPlane;
 pub(crate) use role::{FleetRole, standing};
 pub(crate) use roster::RosterError;
 pub(crate) use rows::GroupRow;
+pub(crate) use skew::LackingOf;

@@ -23,6 +23,7 @@ pub use admin_api::ControlPlane;
 pub use error::FleetError;
 
 use crate::measure::Tally;
+use crate::measure::process::Usage;
 use crate::report::model::Latency;
 use admin_api::Written;
 use served_revisions::{Commit, Ledger};
@@ -129,6 +130,8 @@ const HANDSHAKES: usize = 64;
 /// Invitations that wait to be used; the control plane has room for 1,000.
 const INVITATIONS: usize = 32;
 const LOOK: Duration = Duration::from_millis(2);
+/// An allocator gives memory back within this time.
+const GIVEN_BACK: Duration = Duration::from_secs(15);
 /// What the names of real edges begin with.
 const REAL: &str = "real-";
 
@@ -148,13 +151,13 @@ pub fn run(
     let fleet = Fleet::start(options)?;
     let mut outcome =
         FleetOutcome { edges: options.edges, proxies: options.proxies, ..FleetOutcome::default() };
-    let before = plane.usage();
+    let before = settled(plane);
     let begun = Instant::now();
     fleet.enrol(plane, tell)?;
     outcome.enrolment_seconds = begun.elapsed().as_secs_f64();
     fleet.wait(options.settle, "served the configuration", |counts| counts[2], revision)?;
     outcome.start_seconds = begun.elapsed().as_secs_f64();
-    let after = plane.usage();
+    let after = settled(plane);
     outcome.bytes_an_edge = before.zip(after).map(|(before, after)| {
         float(after.resident_bytes.saturating_sub(before.resident_bytes))
             / float(options.edges as u64).max(1.0)
@@ -170,6 +173,13 @@ pub fn run(
     fleet.compare(plane, &written, &mut outcome)?;
     judge(options, &mut outcome);
     Ok(outcome)
+}
+
+/// What the control plane uses once it has given back what it needed for a moment, such as argon2id's memory.
+fn settled(plane: &ControlPlane) -> Option<Usage> {
+    plane.usage()?;
+    thread::sleep(GIVEN_BACK);
+    plane.usage()
 }
 
 /// Adds what is wrong with the figures.

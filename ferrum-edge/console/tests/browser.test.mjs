@@ -1,12 +1,9 @@
 // The console in Chromium, against real gateways: `npm run test:browser`.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import { ADMIN, Gateway, READ, WRITE, field, fill, launch, logIn, open, press, shows, target, text, until, visit } from './place.mjs';
+import { ADMIN, Gateway, READ, WRITE, field, fill, launch, logIn, open, press, shows, target, text, until, violations, visit } from './place.mjs';
 import { provider } from './provider.mjs';
 
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 let browser;
 let behind;
 before(async () => {
@@ -49,14 +46,6 @@ async function withGateway(each, { mode = 'database', document = shop() } = {}) 
 }
 
 const PAGES = ['now', 'logs', 'explain', 'sessions', 'routes', 'routes/shop', 'routes/new', 'upstreams', 'upstreams/servers', 'consumers', 'consumers/ann', 'plugins', 'plugins/new', 'plugins/api-key', 'access', 'certificates', 'firewall', 'cache', 'approvals', 'revisions', 'revisions/1', 'audit', 'settings', 'users', 'workspaces', 'review'];
-
-async function violations(page) {
-  // The page's policy lets nobody add a script; the driver may.
-  await page.setBypassCSP(true);
-  await page.evaluate(axe);
-  const found = await page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] }));
-  return found.violations.map((one) => `${one.id}: ${one.help} (${one.nodes.map((node) => `${node.target} ${node.failureSummary}`).join(' | ')})`);
-}
 
 test('every page shows without an error, and axe finds nothing', async () => {
   await withGateway(async (gateway) => {

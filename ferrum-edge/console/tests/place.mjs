@@ -1,6 +1,7 @@
 // A gateway, targets and Chromium for one test file.
 import { spawn, execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import http from 'node:http';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
@@ -11,7 +12,7 @@ export const ADMIN = 'an-admin-token-of-the-tests';
 export const WRITE = 'a-write-token-of-the-tests!';
 export const READ = 'a-read-token-of-the-tests!!';
 const root = resolve(import.meta.dirname, '../../..');
-const program = process.env.FERRUM_EDGE ?? join(root, 'target/debug/ferrum-edge');
+export const program = process.env.FERRUM_EDGE ?? join(root, 'target/debug/ferrum-edge');
 const chromium = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) => existsSync(path));
 /** Longer than anything here takes on a busy machine. */
 export const PATIENCE = 60_000;
@@ -107,6 +108,17 @@ export async function target() {
   server.listen(0, '127.0.0.1');
   await new Promise((done) => server.once('listening', done));
   return { port: server.address().port, end: () => server.close() };
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** What axe finds on a page as it is. */
+export async function violations(page) {
+  // The page's policy lets nobody add a script; the driver may.
+  await page.setBypassCSP(true);
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] }));
+  return found.violations.map((one) => `${one.id}: ${one.help} (${one.nodes.map((node) => `${node.target} ${node.failureSummary}`).join(' | ')})`);
 }
 
 export const launch = () => puppeteer.launch({ executablePath: chromium, args: ['--no-sandbox', '--disable-dev-shm-usage'] });

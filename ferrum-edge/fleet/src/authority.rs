@@ -3,6 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
@@ -42,9 +44,12 @@ pub enum AuthorityError {
 /// An authority with its key.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    certificate: CertificateDer<'static>,
+    /// The one that issues is the first.
+    trusted: Vec<CertificateDer<'static>>,
     roots: String,
     domain: String,
+    /// Seconds since 1970.
+    not_after: u64,
 }
 
 /// A certificate that was issued.
@@ -94,43 +99,69 @@ impl Authority {
         Ok((certificate.pem(), key.serialize_pem()))
     }
 
-    /// The authority of this certificate and key in PEM; the first certificate is the one that issues.
+    /// The authority of these certificates and this key in PEM. The first certificate issues. Others are trusted besides, such as
+    /// the authority before or after it, except those that issued one of the file, such as the root above an intermediate.
     ///
     /// # Errors
-    /// When they can't be read, or the domain is not a trust domain of SPIFFE.
-    pub fn from_pem(certificate: &str, key: &str, domain: &str) -> Result<Self, AuthorityError> {
+    /// When they can't be read or must not issue certificates, or the domain is not a trust domain of SPIFFE.
+    pub fn from_pem(certificates: &str, key: &str, domain: &str) -> Result<Self, AuthorityError> {
         let failed = |error: &dyn std::fmt::Display| AuthorityError::Authority(error.to_string());
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_');
         if domain.is_empty() || domain.len() > 255 || !domain.chars().all(is_name) {
             return Err(failed(&format_args!("`{domain}` is not a trust domain")));
         }
-        let key = KeyPair::from_pem(key).map_err(|error| failed(&error))?;
-        let der = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|error| failed(&error))?;
-        let (_, parsed) = X509Certificate::from_der(&der).map_err(|error| failed(&error))?;
-        if !parsed.is_ca() {
-            return Err(failed(&"its certificate is not one of an authority"));
+        if key.contains("BEGIN ENCRYPTED PRIVATE KEY") || key.contains("Proc-Type: 4,ENCRYPTED") {
+            return Err(failed(&"its key is encrypted; `openssl pkey -in KEY` decrypts it"));
         }
-        if parsed.public_key().raw != rcgen::PublicKeyData::subject_public_key_info(&key) {
-            return Err(failed(&"its key is not the certificate's"));
+        let key = KeyPair::from_pem(key);
+        let key = key.map_err(|error| failed(&format_args!("its key can't be read: {error}")))?;
+        let pem = CertificateDer::pem_slice_iter(certificates.as_bytes()).collect::<Result<Vec<_>, _>>();
+        let pem = pem.map_err(|error| failed(&format_args!("its certificate can't be read: {error}")))?;
+        let parsed = pem.iter().map(|der| X509Certificate::from_der(der).map(|(_, parsed)| parsed));
+        let parsed = parsed.collect::<Result<Vec<_>, _>>();
+        let parsed =
+            parsed.map_err(|error| failed(&format_args!("its certificate can't be read: {error}")))?;
+        let (Some(der), Some(first)) = (pem.first(), parsed.first()) else {
+            return Err(failed(&"there is no certificate in PEM"));
+        };
+        for certificate in &parsed {
+            may_issue(certificate).map_err(|reason| failed(&reason))?;
         }
-        let issuer = Issuer::from_ca_cert_pem(certificate, key).map_err(|error| failed(&error))?;
-        let (roots, domain) = (certificate.to_owned(), domain.to_owned());
-        Ok(Self { issuer, certificate: der.into_owned(), roots, domain })
+        if first.public_key().raw != rcgen::PublicKeyData::subject_public_key_info(&key) {
+            return Err(failed(&"its key is not that of the first certificate"));
+        }
+        let not_after = u64::try_from(first.validity().not_after.timestamp()).unwrap_or(0);
+        let issuer = Issuer::from_ca_cert_der(der, key).map_err(|error| failed(&error))?;
+        let has_issued = |above: &X509Certificate<'_>| {
+            let is_below =
+                |one: &X509Certificate<'_>| one.issuer() != one.subject() && one.issuer() == above.subject();
+            parsed.iter().any(is_below)
+        };
+        let others = pem.iter().zip(&parsed).skip(1).filter(|(_, parsed)| !has_issued(parsed));
+        let trusted: Vec<CertificateDer<'static>> =
+            std::iter::once(der).chain(others.map(|(der, _)| der)).cloned().collect();
+        let roots = trusted.iter().map(pem_of).collect();
+        Ok(Self { issuer, trusted, roots, domain: domain.to_owned(), not_after })
     }
 
-    /// Its certificate in PEM, which edges and control planes trust.
+    /// The certificates in PEM that edges trust.
     pub fn roots(&self) -> &str {
         &self.roots
     }
 
-    /// Its certificate.
-    pub const fn certificate(&self) -> &CertificateDer<'static> {
-        &self.certificate
+    /// The certificates that are trusted, the one that issues first.
+    pub fn trusted(&self) -> &[CertificateDer<'static>] {
+        &self.trusted
+    }
+
+    /// When its certificate ends, in seconds since 1970. Certificates that it issues end no later.
+    pub const fn not_after(&self) -> u64 {
+        self.not_after
     }
 
     /// SHA-256 of its certificate in hexadecimal, by which an invited edge knows it.
     pub fn pin(&self) -> String {
-        fingerprint(&self.certificate)
+        self.trusted.first().map(fingerprint).unwrap_or_default()
     }
 
     /// A certificate for an edge. Only the public key is taken from the request.
@@ -143,7 +174,7 @@ impl Authority {
         }
         let failed = |error: rcgen::Error| AuthorityError::Request(error.to_string());
         let request = CertificateSigningRequestParams::from_pem(request).map_err(failed)?;
-        let mut params = parameters(EDGE_VALIDITY, edge);
+        let mut params = self.parameters(EDGE_VALIDITY, edge);
         params.subject_alt_names = vec![uri(&format!("spiffe://{}/edge/{group}/{edge}", self.domain))?];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -159,15 +190,51 @@ impl Authority {
     pub fn issue_server(&self) -> Result<(Vec<CertificateDer<'static>>, Vec<u8>), AuthorityError> {
         let failed = |error: rcgen::Error| AuthorityError::Authority(error.to_string());
         let key = KeyPair::generate().map_err(failed)?;
-        let mut params = parameters(SERVER_VALIDITY, SERVER_NAME);
+        let mut params = self.parameters(SERVER_VALIDITY, SERVER_NAME);
         let name = SERVER_NAME.try_into().map_err(failed)?;
         let id = uri(&format!("spiffe://{}/control-plane", self.domain))?;
         params.subject_alt_names = vec![SanType::DnsName(name), id];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
-        Ok((vec![certificate.der().clone(), self.certificate.clone()], key.serialize_der()))
+        // The authority is sent, too: an edge that enrols knows only its pin.
+        let chain = std::iter::once(certificate.der().clone()).chain(self.trusted.first().cloned());
+        Ok((chain.collect(), key.serialize_der()))
     }
+
+    fn parameters(&self, validity: Duration, name: &str) -> CertificateParams {
+        let mut params = parameters(validity, name);
+        let end = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(self.not_after);
+        params.not_after = params.not_after.min(end);
+        params
+    }
+}
+
+/// Whether an authority's certificate may issue others now.
+fn may_issue(certificate: &X509Certificate<'_>) -> Result<(), String> {
+    let subject = certificate.subject();
+    if !certificate.is_ca() {
+        return Err(format!("the certificate of {subject} is not one of an authority"));
+    }
+    let usage = certificate.key_usage().map_err(|error| format!("the certificate of {subject}: {error}"))?;
+    if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
+        return Err(format!(
+            "the certificate of {subject} must not sign certificates: its key usage lacks keyCertSign"
+        ));
+    }
+    let validity = certificate.validity();
+    if !validity.is_valid() {
+        let (from, to) = (validity.not_before, validity.not_after);
+        return Err(format!("the certificate of {subject} is valid from {from} to {to}, not now"));
+    }
+    Ok(())
+}
+
+fn pem_of(certificate: &CertificateDer<'_>) -> String {
+    let text = STANDARD.encode(certificate);
+    // RFC 7468: lines of 64 characters.
+    let lines = text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line) + "\n");
+    format!("-----BEGIN CERTIFICATE-----\n{}-----END CERTIFICATE-----\n", lines.collect::<String>())
 }
 
 fn uri(text: &str) -> Result<SanType, AuthorityError> {
@@ -283,5 +350,28 @@ mod tests {
         let (chain, _) = authority.issue_server().unwrap();
         assert!(read_edge(&chain[0]).is_err(), "a control plane is no edge");
         assert_eq!(authority.pin(), fingerprint(&chain[1]));
+    }
+
+    #[test]
+    fn what_issued_another_one_of_the_file_is_not_trusted_by_itself() {
+        let key = || KeyPair::generate().unwrap();
+        let authority = |name: &str| {
+            let mut params = parameters(AUTHORITY_VALIDITY, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params
+        };
+        let root_key = key();
+        let root = authority("root").self_signed(&root_key).unwrap();
+        let root_issuer = Issuer::new(authority("root"), root_key);
+        let (now_key, next_key) = (key(), key());
+        let below = authority("fleet").signed_by(&now_key, &root_issuer).unwrap();
+        // Of the same name: the one that takes its place.
+        let next = authority("fleet").self_signed(&next_key).unwrap();
+        let file = [below.pem(), root.pem(), next.pem()].concat();
+        let read = Authority::from_pem(&file, &now_key.serialize_pem(), "example.org").unwrap();
+        assert_eq!(read.trusted(), [below.der().clone(), next.der().clone()]);
+        assert!(!read.roots().contains(root.pem().lines().nth(5).unwrap()));
+        let again = Authority::from_pem(read.roots(), &now_key.serialize_pem(), "example.org").unwrap();
+        assert_eq!(again.trusted(), read.trusted(), "what edges get can be read");
     }
 }

@@ -14,11 +14,12 @@
 //! - `wire.rs`: messages as Protocol Buffers, transfers in chunks.
 //! - `sealed.rs`: a configuration in an encrypted file.
 //! - `authority.rs`: certificates. `invitation.rs`: one-time codes. `tls.rs`: which certificates each side trusts.
-//! - `server.rs`, `client.rs`: gRPC.
+//! - `codec.rs`, `server.rs`, `client.rs`: gRPC.
 
 mod authority;
 mod canonical;
 mod client;
+mod codec;
 mod control;
 mod documents;
 mod edge;
@@ -47,6 +48,8 @@ pub use message::{
 };
 pub use sealed::{open_configuration, seal_configuration};
 pub use server::{Answering, Refusal, Registrar, serve};
-pub use tls::{Acceptance, Membership, ServerCertificate, client_config, enrolment_config, server_config};
+pub use tls::{
+    Acceptance, Membership, ServerCertificate, check_issues, client_config, enrolment_config, server_config,
+};
 pub use view::View;
 pub use wire::{CHUNK_BYTES, MAX_CONFIGURATION_BYTES, WireError};

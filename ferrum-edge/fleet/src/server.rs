@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::authority::{CertifiedEdge, read_edge};
 use crate::hub::Hub;
-use crate::message::{NewIdentity, ToControl, ToEdge, Transfer, Welcome};
+use crate::message::{Encoded, Hello, NewIdentity, ToControl, ToEdge, Transfer, Welcome};
 use crate::wire::proto::fleet_server::{Fleet, FleetServer};
 use crate::wire::proto::{ControlMessage, EdgeMessage, EnrolRequest, Identity, RenewRequest};
 use crate::wire::{from_control, to_control};
@@ -74,11 +74,17 @@ pub trait Registrar: Send + Sync + 'static {
     /// Another certificate for an edge.
     fn renew<'a>(&'a self, edge: &'a CertifiedEdge, request: &'a str) -> Answering<'a, NewIdentity>;
 
-    /// What an edge is told at the beginning of a connection, and the view that it gets.
+    /// What an edge is told at the beginning of a connection, and its group.
     ///
     /// # Errors
     /// When it is accepted no more.
     fn welcome(&self, edge: &CertifiedEdge) -> Result<(Welcome, Arc<str>), Refusal>;
+
+    /// The view that an edge of this group gets, which may lack what its version does not know.
+    fn view(&self, group: &Arc<str>, hello: &Hello) -> Arc<str> {
+        let _ = hello;
+        group.clone()
+    }
 }
 
 /// Serves edges on a listener until `stopped` ends.
@@ -236,7 +242,7 @@ impl<R: Registrar> Fleet for Service<R> {
         request: Request<Streaming<EdgeMessage>>,
     ) -> Result<Response<Self::SyncStream>, Status> {
         let edge = enrolled(&request)?;
-        let (welcome, view) = self.registrar.welcome(&edge)?;
+        let (welcome, group) = self.registrar.welcome(&edge)?;
         let mut messages = request.into_inner();
         let first = tokio::time::timeout(HELLO_TIMEOUT, messages.next()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("no hello"))?;
@@ -244,12 +250,16 @@ impl<R: Registrar> Fleet for Service<R> {
             return Err(Status::invalid_argument("the first message has to be a hello"));
         };
         let id: Arc<str> = edge.edge.as_str().into();
+        let view = self.registrar.view(&group, &hello);
         let (session, queue) = self.hub.connect(&id, &view, ToEdge::Welcome(welcome), hello);
         let open = OpenSession { hub: self.hub.clone(), session };
         // It may have been revoked or moved since it was looked up, when the hub did not know it yet.
         let (_, newest) = self.registrar.welcome(&edge)?;
-        if newest != view {
-            self.hub.act(|core, now| core.move_edge(&id, &newest, now));
+        if newest != group {
+            self.hub.act(|core, now| {
+                let hello = core.edges().get(&id).map(|edge| edge.hello.clone()).unwrap_or_default();
+                core.move_edge(&id, &self.registrar.view(&newest, &hello), now)
+            });
         }
         tokio::spawn(read(messages, open));
         Ok(Response::new(Box::pin(sending(queue))))
@@ -286,8 +296,8 @@ async fn read(mut messages: Streaming<EdgeMessage>, open: OpenSession) {
 /// Where the sending of a queue is.
 struct Sending {
     queue: mpsc::Receiver<ToEdge>,
-    /// The transfer under way, and its next chunk.
-    transfer: Option<(Arc<Transfer>, usize)>,
+    /// The transfer under way, as it is sent, and its next chunk.
+    transfer: Option<(Arc<Transfer>, Encoded, usize)>,
 }
 
 /// What is sent to an edge: transfers in chunks, each read when the one before has been taken.
@@ -301,21 +311,22 @@ fn sending(queue: mpsc::Receiver<ToEdge>) -> impl Stream<Item = Result<ControlMe
 impl Sending {
     async fn next(&mut self) -> Option<Result<ControlMessage, Status>> {
         loop {
-            if let Some((transfer, number)) = &mut self.transfer {
-                let encoding = transfer.clone();
-                let encoded = tokio::task::spawn_blocking(move || encoding.encoded()).await;
-                let encoded = match encoded.map_err(|error| error.to_string()).flatten() {
-                    Ok(encoded) => encoded,
-                    Err(error) => return Some(Err(Status::internal(error))),
-                };
+            if let Some((transfer, encoded, number)) = &mut self.transfer {
                 *number += 1;
-                if let Some(message) = transfer.chunk(&encoded, *number - 1) {
+                if let Some(message) = transfer.chunk(encoded, *number - 1) {
                     return Some(Ok(message));
                 }
                 self.transfer = None;
             }
             match self.queue.recv().await? {
-                ToEdge::Transfer(transfer) => self.transfer = Some((transfer, 0)),
+                ToEdge::Transfer(transfer) => {
+                    let encoding = transfer.clone();
+                    let encoded = tokio::task::spawn_blocking(move || encoding.encoded()).await;
+                    match encoded.map_err(|error| error.to_string()).flatten() {
+                        Ok(encoded) => self.transfer = Some((transfer, encoded, 0)),
+                        Err(error) => return Some(Err(Status::internal(error))),
+                    }
+                }
                 other => {
                     if let Some(message) = from_control(&other) {
                         return Some(Ok(message));

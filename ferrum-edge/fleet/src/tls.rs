@@ -16,7 +16,7 @@ use rustls::{
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 
-use crate::authority::{Authority, fingerprint, read_edge};
+use crate::authority::{Authority, SERVER_NAME, fingerprint, read_edge, signing_request};
 
 const ALPN: &[u8] = b"h2";
 
@@ -87,10 +87,7 @@ pub fn server_config(
     acceptance: Arc<dyn Acceptance>,
 ) -> Result<Arc<ServerConfig>, String> {
     let failed = |error: &dyn fmt::Display| error.to_string();
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.certificate().clone()).map_err(|error| failed(&error))?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
-    let inner = verifier.allow_unauthenticated().build().map_err(|error| failed(&error))?;
+    let inner = edge_verifier(authority)?;
     let verifier = Arc::new(EdgeVerifier { inner, acceptance });
     let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13]);
     let config = config.map_err(|error| failed(&error))?;
@@ -100,6 +97,43 @@ pub fn server_config(
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
+}
+
+fn trusted(authority: &Authority) -> Result<Arc<RootCertStore>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in authority.trusted() {
+        roots.add(certificate.clone()).map_err(|error| error.to_string())?;
+    }
+    Ok(roots.into())
+}
+
+fn edge_verifier(authority: &Authority) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(trusted(authority)?, provider());
+    verifier.allow_unauthenticated().build().map_err(|error| error.to_string())
+}
+
+/// Whether edges and control planes accept what an authority issues: its key may be of a kind that TLS lacks, and its certificate
+/// may constrain names.
+///
+/// # Errors
+/// In words for the operator.
+pub fn check_issues(authority: &Authority) -> Result<(), String> {
+    let (chain, _) = authority.issue_server().map_err(|error| error.to_string())?;
+    let (_, request) = signing_request().map_err(|error| error.to_string())?;
+    let edge = authority.issue_edge("check", "check", &request).map_err(|error| error.to_string())?;
+    let edge =
+        CertificateDer::from_pem_slice(edge.certificate.as_bytes()).map_err(|error| error.to_string())?;
+    let now = UnixTime::now();
+    let invalid =
+        |of: &str, error: &Error| format!("certificates that it issues for {of} are not valid: {error}");
+    let verified = edge_verifier(authority)?.verify_client_cert(&edge, &[], now);
+    verified.map_err(|error| invalid("edges", &error))?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(trusted(authority)?, provider());
+    let verifier = verifier.build().map_err(|error| error.to_string())?;
+    let name = ServerName::try_from(SERVER_NAME).map_err(|error| error.to_string())?;
+    let first = chain.first().ok_or("it issues nothing")?;
+    let verified = verifier.verify_server_cert(first, &[], &name, &[], now);
+    verified.map(drop).map_err(|error| invalid("control planes", &error))
 }
 
 /// Accepts certificates of the authority that are not revoked.

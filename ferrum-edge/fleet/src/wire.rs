@@ -35,8 +35,10 @@ use proto::control_message::Message as FromControl;
 use proto::edge_message::Message as FromEdge;
 use proto::verdict::Verdict as Sent;
 
-/// Bytes of compressed data in a chunk.
+/// Bytes of compressed data in a chunk, at most.
 pub const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes in a chunk that is sent: the connection of each edge keeps a buffer of this size.
+const SENT_BYTES: usize = 16 << 10;
 /// Bytes of a configuration, compressed and not; larger ones are refused by both sides.
 pub const MAX_CONFIGURATION_BYTES: usize = 1 << 30;
 /// zstd's level: higher ones take longer than the network does.
@@ -219,8 +221,8 @@ impl Transfer {
         let compressed =
             zstd::stream::encode_all(plain.as_slice(), LEVEL).map_err(|error| error.to_string())?;
         let compressed = Bytes::from(compressed);
-        let starts = (0..compressed.len().max(1)).step_by(CHUNK_BYTES);
-        let chunks = starts.map(|at| compressed.slice(at..(at + CHUNK_BYTES).min(compressed.len())));
+        let starts = (0..compressed.len().max(1)).step_by(SENT_BYTES);
+        let chunks = starts.map(|at| compressed.slice(at..(at + SENT_BYTES).min(compressed.len())));
         Ok(Encoded { chunks: chunks.collect(), bytes: plain.len() as u64 })
     }
 
@@ -334,7 +336,7 @@ mod tests {
         let mut number = 0;
         loop {
             let message = transfer.chunk(&encoded, number).expect("a last chunk comes before");
-            assert!(message.encoded_len() < CHUNK_BYTES + 256);
+            assert!(message.encoded_len() < SENT_BYTES + 256);
             match assembler.take(message)? {
                 Piece::Part => number += 1,
                 Piece::Whole(whole) => return whole.transfer(),

@@ -12,7 +12,7 @@ use gateway_core::config::catalog::ObjectKind;
 use serde_json::{Map, Value, json};
 
 use super::changes;
-use super::endpoint::{Body, Endpoint, Param, ResponseContent, Type};
+use super::endpoint::{Body, Endpoint, Narrowed, Param, ResponseContent, Type};
 
 /// `GET /v1/openapi.json`: the description of `all` endpoints, made once.
 pub(super) async fn document(all: fn() -> Vec<Endpoint>) -> Response {
@@ -127,6 +127,11 @@ fn operation(endpoint: &Endpoint, tag: &str, kind: Option<ObjectKind>, id: &str)
     if let Some(role) = endpoint.gate.role() {
         operation["security"] = json!([{ "bearer": [] }]);
         operation["description"] = json!(format!("Needs the role {}.", role.as_str()));
+        operation["x-ferrum-grants"] = json!(match endpoint.narrowed {
+            Narrowed::Refused => "none",
+            Narrowed::Own => "own",
+            Narrowed::ByProxy => "proxy",
+        });
     }
     if let Some(body) = endpoint.body {
         let content = match body {

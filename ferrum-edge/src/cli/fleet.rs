@@ -215,6 +215,9 @@ fn show(edge: &Value) {
     for plugin in edge["lacks_plugins"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         print::line(format_args!("  lacks the plugin {plugin}: what it protects answers 503"));
     }
+    for object in edge["left_out"]["objects"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        print::line(format_args!("  its version gets the configuration without {object}"));
+    }
     if let Some(skew) = edge["clock_skew_ms"].as_i64() {
         print::line(format_args!("  its clock differs by {skew} ms"));
     }

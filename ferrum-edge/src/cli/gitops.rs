@@ -207,12 +207,20 @@ fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
 /// Names the edges of a control plane whose version lacks a plugin of the file.
 fn lacking_edges(lacking: &Value) {
     for one in lacking["edges"].as_array().into_iter().flatten() {
-        let plugins = one["plugins"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        print::line(format_args!(
-            "edge {} lacks {}: what it protects is closed there",
-            one["edge"].as_str().unwrap_or_default(),
-            plugins.collect::<Vec<_>>().join(", ")
-        ));
+        let texts = |key: &str| one[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let edge = one["edge"].as_str().unwrap_or_default();
+        let left_out: Vec<&str> = texts("left_out").collect();
+        let closed = texts("plugins").chain(texts("settings")).filter(|name| !left_out.contains(name));
+        let closed: Vec<&str> = closed.collect();
+        if !closed.is_empty() {
+            print::line(format_args!(
+                "edge {edge} lacks {}: what it protects is closed there",
+                closed.join(", ")
+            ));
+        }
+        if !left_out.is_empty() {
+            print::line(format_args!("edge {edge} lacks {}: it is left out there", left_out.join(", ")));
+        }
     }
 }
 

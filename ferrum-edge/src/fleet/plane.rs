@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use gateway_core::plugin::Registry;
-use gateway_fleet::{Authority, Hub, SERVER_VALIDITY, ServerCertificate, server_config};
+use gateway_fleet::{
+    Authority, EDGE_VALIDITY, Hub, SERVER_VALIDITY, ServerCertificate, check_issues, server_config,
+};
+use gateway_telemetry::json::Rfc3339;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -15,6 +18,7 @@ use super::meters::FleetMeters;
 use super::options::FleetOptions;
 use super::roster::Roster;
 use super::rows::{AUTHORITY, AuthorityRow, EPOCH, EpochRow, SETTING};
+use super::skew::Skew;
 use super::views::{StoreStep, Views};
 use crate::engine::Engine;
 use crate::source::database::Reconciler;
@@ -40,6 +44,8 @@ pub(crate) struct ControlPlane {
     pub(super) meters: FleetMeters,
     /// The plugins that the objects of each group name.
     pub(super) plugins: watch::Sender<BTreeMap<String, BTreeSet<String>>>,
+    /// What views of older edges lack of their groups' configurations, by view.
+    pub(super) left_out: watch::Sender<BTreeMap<Arc<str>, (usize, Vec<String>)>>,
     store: Store,
     views: Mutex<Views>,
     certificate: ServerCertificate,
@@ -73,7 +79,9 @@ impl ControlPlane {
         let epoch = epoch(&store, None).await.map_err(failed)?;
         let hub = Arc::new(Hub::default());
         let certificate = ServerCertificate::issue(&authority)?;
-        let roster = Roster::load(store.clone(), keys, authority, hub.clone()).await.map_err(failed)?;
+        let roster = Roster::load(store.clone(), keys, authority, hub.clone(), Skew::of(&registry))
+            .await
+            .map_err(failed)?;
         let views = Views::load(store.clone(), documents, registry, hub.clone()).await.map_err(failed)?;
         let tls = server_config(roster.authority(), certificate.clone(), roster.clone())?;
         let listener = TcpListener::bind(options.listen).await;
@@ -83,6 +91,7 @@ impl ControlPlane {
         let plane = Arc::new(Self {
             meters: FleetMeters::new(&engine.meters),
             plugins: watch::Sender::default(),
+            left_out: watch::Sender::default(),
             address: options.address.unwrap_or_else(|| listening.to_string()),
             epoch: watch::Sender::new(epoch),
             views: Mutex::new(views),
@@ -150,6 +159,7 @@ impl ControlPlane {
         let epoch = self.epoch.borrow().clone();
         views.publish(&self.roster, &epoch);
         self.plugins.send_replace(views.plugins());
+        self.left_out.send_replace(views.left_out());
     }
 
     /// Gives edges what the store has, until the end.
@@ -243,7 +253,8 @@ async fn epoch(store: &Store, replaced: Option<&Arc<str>>) -> Result<Arc<str>, S
 async fn authority(store: &Store, keys: &Keys, options: &FleetOptions) -> Result<Authority, String> {
     let failed = |error: &dyn std::fmt::Display| format!("the fleet's authority: {error}");
     if let Some((certificate, key)) = &options.authority {
-        return Authority::from_pem(certificate, key, &options.domain).map_err(|error| error.to_string());
+        return own_authority(certificate, key, &options.domain)
+            .map_err(|error| format!("FERRUM_FLEET_CA_CERT and FERRUM_FLEET_CA_KEY: {error}"));
     }
     loop {
         let (_, rows) = store.fleet().await.map_err(|error| failed(&error))?;
@@ -261,4 +272,15 @@ async fn authority(store: &Store, keys: &Keys, options: &FleetOptions) -> Result
         let op = FleetOp { kind: SETTING, id: AUTHORITY.to_owned(), expected: None, document };
         store.change_fleet(&[op]).await.map_err(|error| failed(&error))?;
     }
+}
+
+/// The operator's authority, once it is known that what it issues is accepted.
+fn own_authority(certificates: &str, key: &str, domain: &str) -> Result<Authority, String> {
+    let authority = Authority::from_pem(certificates, key, domain).map_err(|error| error.to_string())?;
+    check_issues(&authority)?;
+    if authority.not_after() < super::roster::now() + EDGE_VALIDITY.as_secs() {
+        let ends = Rfc3339(UNIX_EPOCH + Duration::from_secs(authority.not_after()));
+        tracing::warn!(%ends, "the fleet's authority ends soon, and so do the certificates that it issues; replace it");
+    }
+    Ok(authority)
 }

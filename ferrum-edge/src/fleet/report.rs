@@ -1,14 +1,15 @@
 //! The state of the fleet, for the admin API and for metrics.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use gateway_fleet::{ControlCore, DocumentKey, EdgeState, Findings, Position};
+use gateway_core::config::catalog::ObjectKind;
+use gateway_fleet::{ControlCore, DocumentKey, EdgeState, Findings, Position, View};
 use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
 
 use super::plane::ControlPlane;
 use super::rows::EdgeRow;
+use super::skew::{LackingOf, group_of, is_whole};
 
 /// Differences of clocks that are worth a word, in milliseconds.
 const MAX_SKEW: i64 = 60_000;
@@ -41,6 +42,11 @@ fn findings(findings: &Findings) -> Value {
 
 fn date(seconds: u64) -> String {
     Rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
+}
+
+/// The configuration that an edge gets; before its first connection its group's.
+fn view_of<'c>(core: &'c ControlCore, edge: &EdgeState, row: &EdgeRow) -> Option<&'c View> {
+    core.view(&edge.view).filter(|_| group_of(&edge.view) == row.group).or_else(|| core.view(&row.group))
 }
 
 /// Why an edge does not serve an object as it is since a revision; `None` if it does.
@@ -98,12 +104,13 @@ impl ControlPlane {
     pub(crate) fn status(&self) -> Value {
         let edges = self.roster.edges();
         self.hub.read(|core| {
-            let groups = core.views().filter_map(|name| {
+            let groups = core.views().filter(|name| is_whole(name)).filter_map(|name| {
                 let view = core.view(name)?;
-                let members = core.edges().values().filter(|edge| edge.view == *name);
+                let members = core.edges().values().filter(|edge| group_of(&edge.view) == &**name);
                 let mut counts = std::collections::BTreeMap::<&str, usize>::new();
                 for member in members {
-                    *counts.entry(standing(member, Some(view.position()))).or_default() += 1;
+                    let newest = core.view(&member.view).map(View::position);
+                    *counts.entry(standing(member, newest)).or_default() += 1;
                 }
                 let assigned = self.roster.assigned(name);
                 Some(json!({
@@ -140,9 +147,16 @@ impl ControlPlane {
         let edges = self.hub.read(|core| {
             let rows = rows.iter().filter(|(_, row)| row.revoked.is_none());
             let edges = rows.filter_map(|(id, row)| {
-                let view = core.view(&row.group).filter(|view| view.documents().get(key).is_some())?;
+                core.view(&row.group).filter(|view| view.documents().get(key).is_some())?;
                 let state = core.edges().get(id.as_str()).cloned().unwrap_or_default();
-                let why = unserved(&state, view.position(), key, revision);
+                let view = view_of(core, &state, row)?;
+                let why = match view.documents().get(key) {
+                    Some(_) => unserved(&state, view.position(), key, revision),
+                    None => Some(format!(
+                        "it is left out there: version {} does not know it",
+                        state.hello.version
+                    )),
+                };
                 Some(json!({
                     "id": id,
                     "name": row.name,
@@ -158,14 +172,14 @@ impl ControlPlane {
         json!({ "kind": &*key.kind, "id": &*key.id, "revision": revision, "edges": edges })
     }
 
-    /// The edges, by name, whose version lacks one of these plugins, and which.
-    pub(crate) fn edges_lacking(&self, plugins: &BTreeSet<String>) -> Vec<(String, Vec<String>)> {
+    /// The edges, by name, whose version lacks something of these documents, and what.
+    pub(crate) fn edges_lacking(&self, documents: &[(ObjectKind, Value)]) -> Vec<(String, LackingOf)> {
         let rows = self.roster.edges();
         self.hub.read(|core| {
             let lacking = rows.iter().filter_map(|(id, row)| {
-                let missing = missing(core.edges().get(id.as_str())?, plugins.iter());
+                let lacking = self.roster.skew.lacking_of(&core.edges().get(id.as_str())?.hello, documents);
                 let name = if row.name.is_empty() { id } else { &row.name };
-                (!missing.is_empty() && row.revoked.is_none()).then(|| (name.clone(), missing))
+                (lacking != LackingOf::default() && row.revoked.is_none()).then(|| (name.clone(), lacking))
             });
             lacking.collect()
         })
@@ -179,12 +193,13 @@ impl ControlPlane {
 
     fn edge_report(&self, core: &ControlCore, id: &str, row: &EdgeRow) -> Value {
         let state = core.edges().get(id).cloned().unwrap_or_default();
-        let newest = core.view(&row.group).map(|view| view.position());
+        let newest = view_of(core, &state, row).map(View::position);
         let parked = state
             .parked
             .as_ref()
             .map(|(at, reason)| json!({ "position": position(Some(at)), "reason": reason }));
         let lacks = self.lacks(&row.group, &state);
+        let (left_out, first) = self.left_out.borrow().get(&state.view).cloned().unwrap_or_default();
         let ends = row.certificates.iter().map(|certificate| certificate.not_after).max();
         let standing = if row.revoked.is_some() { "revoked" } else { standing(&state, newest) };
         json!({
@@ -199,6 +214,7 @@ impl ControlPlane {
             "refused": parked,
             "broken": findings(&state.findings),
             "lacks_plugins": lacks,
+            "left_out": { "count": left_out, "objects": first },
             "clock_skew_ms": (state.skew.abs() > MAX_SKEW).then_some(state.skew),
             "enrolled_at": date(row.enrolled),
             "certificate_ends_at": ends.map(date),

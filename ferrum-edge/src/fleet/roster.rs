@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_fleet::{
-    Acceptance, Answering, Authority, CertifiedEdge, Hub, Invitation, Membership, NewIdentity, Refusal,
-    Registrar, VALIDITY, Welcome, id_of, new_code,
+    Authority, CertifiedEdge, Hello, Hub, Invitation, Membership, NewIdentity, Refusal, VALIDITY, id_of,
+    new_code,
 };
 use serde::Serialize;
 use thiserror::Error;
@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::rows::{AcceptedCertificate, EDGE, EdgeRow, GROUP, GroupRow, INVITATION, InvitationRow};
 use super::scope::Patterns;
+use super::skew::Skew;
 use crate::store::seal::Keys;
 use crate::store::{FleetOp, Store, StoreError};
 
@@ -68,6 +69,8 @@ pub(crate) struct Roster {
     hub: Arc<Hub>,
     known: RwLock<Arc<Members>>,
     checks: Semaphore,
+    /// What older edges go without.
+    pub(super) skew: Skew,
     /// Wakes who renders configurations for groups.
     pub(super) groups_changed: Notify,
 }
@@ -107,6 +110,7 @@ impl Roster {
         keys: Keys,
         authority: Authority,
         hub: Arc<Hub>,
+        skew: Skew,
     ) -> Result<Arc<Self>, StoreError> {
         let roster = Arc::new(Self {
             store,
@@ -115,6 +119,7 @@ impl Roster {
             hub,
             known: RwLock::default(),
             checks: Semaphore::new(MAX_CHECKS),
+            skew,
             groups_changed: Notify::new(),
         });
         roster.refresh().await?;
@@ -258,10 +263,36 @@ impl Roster {
                 tracing::warn!(edge = id, name = old.name, "an edge was revoked");
                 self.hub.act(|core, _| core.revoke(id, "this edge was revoked"));
             } else if let Some(new) = new.filter(|new| new.group != old.group) {
-                let view: Arc<str> = new.group.as_str().into();
-                self.hub.act(|core, now| core.move_edge(id, &view, now));
+                self.hub.act(|core, now| {
+                    let hello =
+                        core.edges().get(id.as_str()).map(|edge| edge.hello.clone()).unwrap_or_default();
+                    core.move_edge(id, &self.view_of(&new.group, &hello), now)
+                });
             }
         }
+    }
+
+    /// The view that an edge of this group gets.
+    pub(super) fn view_of(&self, group: &str, hello: &Hello) -> Arc<str> {
+        let (view, is_new) = self.skew.view(group, hello);
+        if is_new {
+            self.groups_changed.notify_one();
+        }
+        view
+    }
+
+    /// What is known of this edge and this certificate of it.
+    pub(super) fn membership_of(&self, edge: &str, serial: &str) -> Membership {
+        match self.known().edges.get(edge) {
+            Some((row, _)) if row.revoked.is_some() => Membership::Revoked,
+            Some((row, _)) if row.certificates.iter().any(|it| it.serial == serial) => Membership::Enrolled,
+            _ => Membership::Unknown,
+        }
+    }
+
+    /// The keys that open the secrets of a group's documents.
+    pub(super) fn keys_of(&self, group: &str) -> String {
+        self.keys.of_group(group)
     }
 
     /// Invites an edge; `address` is where it finds a control plane.
@@ -380,7 +411,7 @@ impl Roster {
         if is_done { Ok(()) } else { Err(RosterError::Changed) }
     }
 
-    async fn take_in(&self, code: &str, request: &str) -> Result<NewIdentity, Refusal> {
+    pub(super) async fn take_in(&self, code: &str, request: &str) -> Result<NewIdentity, Refusal> {
         let denied =
             || Refusal::Denied("the code is wrong, used or expired; make another invitation".to_owned());
         let failed = |error: &dyn std::fmt::Display| Refusal::Failed(error.to_string());
@@ -425,7 +456,7 @@ impl Roster {
         Ok(NewIdentity { edge: id, group: edge.group, certificate: issued.certificate, roots })
     }
 
-    async fn reissue(&self, edge: &CertifiedEdge, request: &str) -> Result<NewIdentity, Refusal> {
+    pub(super) async fn reissue(&self, edge: &CertifiedEdge, request: &str) -> Result<NewIdentity, Refusal> {
         let failed = |error: &dyn std::fmt::Display| Refusal::Failed(error.to_string());
         let row = self.accepted(edge)?;
         let issued = self.authority.issue_edge(&edge.edge, &row.group, request);
@@ -448,12 +479,12 @@ impl Roster {
         Ok(NewIdentity { edge, group: row.group, certificate: issued.certificate, roots })
     }
 
-    fn accepted(&self, edge: &CertifiedEdge) -> Result<EdgeRow, Refusal> {
+    pub(super) fn accepted(&self, edge: &CertifiedEdge) -> Result<EdgeRow, Refusal> {
         let known = self.known();
         let row = known
             .edges
             .get(&edge.edge)
-            .filter(|_| self.membership(&edge.edge, &edge.serial) == Membership::Enrolled);
+            .filter(|_| self.membership_of(&edge.edge, &edge.serial) == Membership::Enrolled);
         row.map(|(row, _)| row.clone())
             .ok_or_else(|| Refusal::Denied("this edge is not accepted; invite it again".to_owned()))
     }
@@ -461,37 +492,4 @@ impl Roster {
 
 fn removal(kind: &'static str, id: &str, version: u64) -> FleetOp {
     FleetOp { kind, id: id.to_owned(), expected: Some(version), document: None }
-}
-
-impl Acceptance for Roster {
-    fn membership(&self, edge: &str, serial: &str) -> Membership {
-        match self.known().edges.get(edge) {
-            Some((row, _)) if row.revoked.is_some() => Membership::Revoked,
-            Some((row, _)) if row.certificates.iter().any(|it| it.serial == serial) => Membership::Enrolled,
-            _ => Membership::Unknown,
-        }
-    }
-}
-
-impl Registrar for Roster {
-    fn enrol<'a>(&'a self, code: &'a str, request: &'a str) -> Answering<'a, NewIdentity> {
-        Box::pin(self.take_in(code, request))
-    }
-
-    fn renew<'a>(&'a self, edge: &'a CertifiedEdge, request: &'a str) -> Answering<'a, NewIdentity> {
-        Box::pin(self.reissue(edge, request))
-    }
-
-    fn welcome(&self, edge: &CertifiedEdge) -> Result<(Welcome, Arc<str>), Refusal> {
-        let row = self.accepted(edge)?;
-        let view = row.group.as_str().into();
-        let welcome = Welcome {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            edge: edge.edge.clone(),
-            name: row.name,
-            keys: self.keys.of_group(&row.group),
-            group: row.group,
-        };
-        Ok((welcome, view))
-    }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use gateway_core::config::catalog::ObjectKind;
 use gateway_core::plugin::Registry;
-use gateway_fleet::{DocumentKey, DocumentSet, Hub};
+use gateway_fleet::{DocumentKey, DocumentSet, Hash, Hub, MAX_BROKEN};
 use serde_json::Value;
 
 use super::roster::Roster;
 use super::scope::{Patterns, ReferenceIndex, Selection};
+use super::skew::Reduced;
 use crate::source::database::{Documents, Permitted};
 use crate::store::seal::Keys;
 use crate::store::{Followed, Mark, Object, Store, StoreError};
@@ -28,6 +29,8 @@ pub(super) struct Views {
     /// Changed since groups were rendered.
     changed: BTreeSet<DocumentKey>,
     groups: BTreeMap<String, GroupView>,
+    /// What older edges of a group get, by view, and the hash of the group's configuration that it is made from.
+    reduced: BTreeMap<Arc<str>, (Hash, Reduced)>,
 }
 
 struct GroupView {
@@ -60,8 +63,9 @@ impl Views {
     ) -> Result<Self, StoreError> {
         let keys = documents.keys().clone();
         let (mark, stored) = everything(&store).await?;
-        let (index, changed, groups) = (ReferenceIndex::of(&stored), BTreeSet::new(), BTreeMap::new());
-        Ok(Self { store, documents, registry, keys, hub, mark, stored, index, changed, groups })
+        let (index, changed) = (ReferenceIndex::of(&stored), BTreeSet::new());
+        let (groups, reduced) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { store, documents, registry, keys, hub, mark, stored, index, changed, groups, reduced })
     }
 
     /// The newest revision that it has.
@@ -132,6 +136,35 @@ impl Views {
             let (name, documents): (Arc<str>, _) = (group.as_str().into(), view.rendered.clone());
             self.hub.act(|core, now| core.advance(&name, epoch, revision, documents, now));
         }
+        self.publish_reduced(roster, epoch);
+    }
+
+    /// Gives older edges what their group gets, without what they don't know.
+    fn publish_reduced(&mut self, roster: &Roster, epoch: &Arc<str>) {
+        for (name, group, lacking) in roster.skew.kinds() {
+            let Some(whole) = self.groups.get(&*group).map(|view| &view.rendered) else {
+                self.reduced.remove(&name);
+                self.hub.act(|core, _| {
+                    core.forget_view(&name);
+                    Vec::new()
+                });
+                continue;
+            };
+            let hash = whole.hash();
+            if self.reduced.get(&name).is_none_or(|(from, _)| *from != hash) {
+                self.reduced.insert(name.clone(), (hash, lacking.reduced(whole)));
+            }
+            let documents =
+                self.reduced.get(&name).map(|(_, reduced)| reduced.documents.clone()).unwrap_or_default();
+            let revision = self.mark.revision;
+            self.hub.act(|core, now| core.advance(&name, epoch, revision, documents, now));
+        }
+    }
+
+    /// What is left out of the views of older edges: how much, and the first of it.
+    pub(super) fn left_out(&self) -> BTreeMap<Arc<str>, (usize, Vec<String>)> {
+        let first = |all: &[String]| (all.len(), all.iter().take(MAX_BROKEN).cloned().collect());
+        self.reduced.iter().map(|(view, (_, reduced))| (view.clone(), first(&reduced.left_out))).collect()
     }
 
     fn empty(&self, group: &str) -> GroupView {

@@ -19,5 +19,6 @@ mod plugin_secrets;
 mod propagation;
 mod quotas;
 mod retried;
+mod rights;
 mod services;
 mod sessions;

@@ -3,6 +3,8 @@
 mod bench;
 mod enrolment;
 mod groups;
+mod own_authority;
 mod place;
 mod serving;
+mod skew;
 mod stores;

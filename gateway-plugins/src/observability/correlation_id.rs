@@ -21,6 +21,7 @@ use serde::Deserialize;
 /// Settings of `correlation_id`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("older" = "leave_out"))]
 pub(crate) struct Config {
     /// Header that contains the ID. Default `x-request-id`.
     header_name: String,

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 /// Settings of `server_timing`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("older" = "leave_out"))]
 pub(crate) struct Config {
     /// Name of the metric for the gateway; an empty text omits it. Default `gateway`.
     gateway_name: String,

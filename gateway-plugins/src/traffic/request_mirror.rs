@@ -31,6 +31,7 @@ use queue::{Copy, Queue};
 /// Settings of `request_mirror`; either `url` or `upstream_id`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("older" = "leave_out"))]
 pub(crate) struct Config {
     /// Server that receives the copies, as `http://host:port` or `https://host`; without a path.
     url: Option<String>,

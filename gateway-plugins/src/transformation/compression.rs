@@ -42,6 +42,7 @@ use load::{AdaptToLoad, LevelByLoad};
 /// Settings of `compression`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("older" = "leave_out"))]
 pub(crate) struct Config {
     /// Content codings by preference, which decides if the client has none. Default `zstd`, `br`, `gzip`.
     algorithms: Vec<Coding>,

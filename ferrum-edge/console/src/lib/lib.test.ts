@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { pathAt } from '../ui/code-editor';
 import { matchesOf, withExclusion } from '../pages/firewall';
 import { diffLines, merge } from './diff';
+import { cliLine, curlLine } from './commands';
 import { percentile, quoted, seconds, span } from './format';
 import { inOrder, linesOf } from './match';
 import { batchOf, located } from './objects';
@@ -158,6 +159,18 @@ test('numbers and words', () => {
   expect(percentile([1, 2], [0, 0, 0], 0.5)).toBeNull();
   expect(quoted("it's $HOME `id`")).toBe(`'it'\\''s $HOME \`id\`'`);
   expect(quoted('/a-b.c')).toBe('/a-b.c');
+});
+
+test('commands are quoted, and contain no secret', () => {
+  const origin = 'http://127.0.0.1:9000';
+  expect(curlLine(origin, { method: 'DELETE', path: '/v1/users/ann' })).toBe(`curl -X DELETE http://127.0.0.1:9000/v1/users/ann \\\n  -H "Authorization: Bearer $FERRUM_ADMIN_TOKEN"`);
+  expect(curlLine(origin, { method: 'PATCH', path: '/v1/x', body: { name: "it's `id`" } })).toContain(`-d '{"name":"it'\\''s \`id\`"}'`);
+  const secret = curlLine(origin, { method: 'POST', path: '/v1/x', body: { a: 1 }, secrets: { old: 'OLD_PASSWORD' } });
+  expect(secret).toMatch(/^jq -n '\{ a: 1, old: env\.OLD_PASSWORD \}' \| curl -X POST /);
+  expect(secret).toMatch(/-d @-$/);
+  expect(cliLine(origin, { words: ['fleet', 'assign', 'eu', 'eu-*'] })).toBe("ferrum-edge fleet assign eu 'eu-*' --admin http://127.0.0.1:9000");
+  expect(cliLine(origin, { words: ['apply'], document: { note: 'EOF' } })).toMatch(/^cat > change\.yaml <<'EOF'\nnote: EOF\nEOF\nferrum-edge apply change\.yaml --admin /);
+  expect(cliLine(origin, { words: ['apply'], document: 'a\nEOF\nb' })).not.toContain("<<'EOF'");
 });
 
 test('what needs attention leads to its object', () => {

@@ -5,6 +5,7 @@ import { ago } from '../lib/format';
 import { href, place } from '../lib/router';
 import { t } from '../strings';
 import { Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
+import { type Command, Commands } from '../ui/command-lines';
 import { Diff } from '../ui/diff';
 import { useAsk } from '../ui/hooks';
 import { List } from '../ui/list';
@@ -62,6 +63,18 @@ const named = (objects: any[]): string => {
 function State({ of }: { of: string }) {
   const kinds: Record<string, string> = { pending: 'warn', approved: 'good', rejected: 'bad' };
   return <Tag kind={kinds[of] ?? ''}>{t.approvals.states[of] ?? of}</Tag>;
+}
+
+/** The decisions without the console. */
+function commandsOf(path: string, number: string, note: string, isOwn: boolean): Command[] {
+  const a = t.approvals;
+  const query = note && `?note=${encodeURIComponent(note)}`;
+  const one = (title: string, method: string, at: string, word: string): Command => ({
+    title,
+    call: { method, path: `${path}${at}${query}` },
+    cli: { words: ['changes', word, number, ...(note ? ['--note', note] : [])] },
+  });
+  return isOwn ? [one(a.withdraw, 'DELETE', '', 'withdraw')] : [one(a.approve, 'POST', '/approve', 'approve'), one(a.reject, 'POST', '/reject', 'reject')];
 }
 
 function One({ number }: { number: string }) {
@@ -132,6 +145,7 @@ function One({ number }: { number: string }) {
             <input id="decision-note" type="text" maxLength={500} value={note} onInput={(event) => setNote(event.currentTarget.value)} />
           </Field>
         )}
+        {waits && may('write') && <Commands of={commandsOf(path, number, note.trim(), isOwn)} />}
       </Panel>
       {waits
         ? change.changes.map((one: any) => (

@@ -7,6 +7,7 @@ import { href } from '../lib/router';
 import { status } from '../lib/status';
 import { t } from '../strings';
 import { Copy, Dialog, Dot, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
+import { type Command, Commands } from '../ui/command-lines';
 import { lines } from '../ui/form';
 import { useAsk, useId } from '../ui/hooks';
 import { List, byText } from '../ui/list';
@@ -209,6 +210,7 @@ function AsControl({ isOne }: { isOne: boolean }) {
               </button>
             </div>
           )}
+          {may('admin') && <Commands of={commandsOf(chosen)} />}
         </Dialog>
       )}
       {inviting && (
@@ -235,17 +237,32 @@ function AsControl({ isOne }: { isOne: boolean }) {
   );
 }
 
+/** What an administrator can do with an edge without the console. */
+function commandsOf({ id, name, group }: Edge): Command[] {
+  const f = t.fleet;
+  const path = `/v1/fleet/edges/${encodeURIComponent(id)}`;
+  const label = name || id;
+  return [
+    { title: f.rename, call: { method: 'PATCH', path, body: { name: label } }, cli: { words: ['fleet', 'rename', id, label] } },
+    { title: f.move, call: { method: 'PATCH', path, body: { group } }, cli: { words: ['fleet', 'move', id, group] } },
+    { title: f.revoke, call: { method: 'POST', path: `${path}/revoke` }, cli: { words: ['fleet', 'revoke', id] } },
+    { title: f.again, call: { method: 'POST', path: '/v1/fleet/invitations', body: { edge: id } }, cli: { words: ['fleet', 'invite', '--again', id] } },
+    { title: t.remove, call: { method: 'DELETE', path }, cli: { words: ['fleet', 'remove', id] } },
+  ];
+}
+
 function Invite({ close, groups, invite }: { close: () => void; groups: string[]; invite: (body: Record<string, string>) => void }) {
   const f = t.fleet;
   const id = useId();
   const [name, setName] = useState('');
   const [group, setGroup] = useState(groups[0] ?? '');
+  const asked = Object.fromEntries(Object.entries({ name: name.trim(), group: group.trim() }).filter(([, value]) => value));
   return (
     <Dialog title={f.invite} close={close}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          invite({ ...(name.trim() ? { name: name.trim() } : {}), ...(group.trim() ? { group: group.trim() } : {}) });
+          invite(asked);
         }}
       >
         <p class="hint">{f.inviteHint}</p>
@@ -268,6 +285,7 @@ function Invite({ close, groups, invite }: { close: () => void; groups: string[]
             {f.invite}
           </button>
         </div>
+        <Commands of={[{ title: f.invite, call: { method: 'POST', path: '/v1/fleet/invitations', body: asked }, cli: { words: ['fleet', 'invite', ...Object.entries(asked).flatMap(([key, value]) => [`--${key}`, value])] } }]} />
       </form>
     </Dialog>
   );
@@ -281,12 +299,14 @@ function Assign({ group, close, assign }: { group: Group; close: () => void; ass
   const [all, setAll] = useState(group.proxies === null);
   const [text, setText] = useState((group.proxies ?? []).join('\n'));
   const [workspaces, setWorkspaces] = useState((group.workspaces ?? []).join('\n'));
+  const to = all ? { proxies: null } : { proxies: lines(text), workspaces: lines(workspaces) };
+  const words = all ? ['--all'] : [...lines(text), ...lines(workspaces).flatMap((name) => ['--workspace', name])];
   return (
     <Dialog title={group.name} close={close}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          assign(all ? { proxies: null } : { proxies: lines(text), workspaces: lines(workspaces) });
+          assign(to);
         }}
       >
         <label class="check">
@@ -310,6 +330,7 @@ function Assign({ group, close, assign }: { group: Group; close: () => void; ass
             {t.draft.apply}
           </button>
         </div>
+        <Commands of={[{ title: t.draft.apply, call: { method: 'PUT', path: `/v1/fleet/groups/${encodeURIComponent(group.name)}`, body: to }, cli: { words: ['fleet', 'assign', group.name, ...words] } }]} />
       </form>
     </Dialog>
   );

@@ -8,6 +8,7 @@ import { writtenText } from '../lib/written';
 import { href, place } from '../lib/router';
 import { t } from '../strings';
 import { Code, Dialog, Notice, Page, Panel, Tag } from '../ui/basics';
+import { Commands } from '../ui/command-lines';
 import { Diff } from '../ui/diff';
 import { useAsk, useSettled } from '../ui/hooks';
 import { List } from '../ui/list';
@@ -171,9 +172,10 @@ function Rollback({ id, close, done }: { id: string; close: () => void; done: (r
       (failed) => setError(errorText(failed)),
     );
   }, [keep]);
+  const noted: Record<string, string> = note.trim() ? { note: note.trim() } : {};
   const run = async () => {
     try {
-      const { data } = await request('POST', path(note.trim() ? { note: note.trim() } : {}), undefined, { etag });
+      const { data } = await request('POST', path(noted), undefined, { etag });
       reload('proxies', 'upstreams', 'plugin_configs', 'consumers');
       done({ kind: 'good', text: writtenText(data) });
       close();
@@ -213,6 +215,7 @@ function Rollback({ id, close, done }: { id: string; close: () => void; done: (r
           {r.rollback}
         </button>
       </div>
+      <Commands of={[{ title: r.rollback, call: { method: 'POST', path: path(noted) }, cli: { words: ['rollback', id, ...(keep ? ['--keep-credentials'] : []), ...(noted.note ? ['--note', noted.note] : [])] } }]} />
     </Dialog>
   );
 }

@@ -5,16 +5,16 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { canEdit, errorText, type FieldError } from '../lib/api';
 import { type Change, DEFINITIONS, type Doc, type Kind, current, draft, drafted, inDraft, keyOf, plain, plugins, propose, schema, shelf, validate, want, withdraw } from '../lib/objects';
 import { go, href } from '../lib/router';
-import { quoted } from '../lib/format';
 import type { Shape } from '../lib/schema';
 import { status } from '../lib/status';
 import { same } from '../lib/diff';
 import { diagnostics, fromYaml, toYaml } from '../lib/yaml';
 import { t } from '../strings';
-import { Code, Dot, Notice, Page, Panel, ReadOnly, Tabs, Tag } from '../ui/basics';
+import { Dot, Notice, Page, Panel, ReadOnly, Tabs, Tag } from '../ui/basics';
 import { Diff } from '../ui/diff';
 import { ObjectForm } from '../ui/form';
 import { useAsk, useSettled } from '../ui/hooks';
+import { CommandLines } from '../ui/command-lines';
 import { YamlEditor } from '../ui/yaml-editor';
 
 export interface ObjectPageProps {
@@ -204,7 +204,7 @@ function Editing({ kind, id, title, begin, common, hidden, aside, before, back, 
               ))}
             </ul>
           )}
-          {tab === 'commands' && <Commands kind={kind} id={key} doc={doc} />}
+          {tab === 'commands' && <ObjectCommands kind={kind} id={key} doc={doc} />}
           {tab === 'difference' && <Diff before={base} after={doc} label={t.editor.difference} />}
         </Panel>
         {(aside || isOnEdges) && (
@@ -269,33 +269,9 @@ function OnEdges({ kind, id }: { kind: Kind; id: string }) {
 }
 
 /** The same change of one object without the console. */
-function Commands({ kind, id, doc }: { kind: Kind; id: string; doc: Doc }) {
+function ObjectCommands({ kind, id, doc }: { kind: Kind; id: string; doc: Doc }) {
   const name = id || 'NAME';
   const object = { ...doc, id: name };
-  return <CommandLines method="PUT" path={`/v1/${kind}/${encodeURIComponent(name)}`} body={object} file={{ [kind]: [object] }} />;
+  const call = { method: 'PUT', path: `/v1/${kind}/${encodeURIComponent(name)}`, body: object };
+  return <CommandLines call={call} cli={{ words: ['apply'], document: { [kind]: [object] } }} />;
 }
-
-/** A change by curl; where a file can say it, also by the command line. */
-export function CommandLines({ method, path, body, file, run }: { method: string; path: string; body: unknown; file: unknown; run?: string }) {
-  const origin = location.origin;
-  const curl = `curl -X ${method} ${quoted(origin + path)} \\\n  -H "Authorization: Bearer $FERRUM_ADMIN_TOKEN" \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
-  const yaml = toYaml(file);
-  // A line of the object must not end it.
-  let end = 'EOF';
-  while (yaml.split('\n').includes(end)) end += 'F';
-  const cli = `cat > change.yaml <<'${end}'\n${yaml}${end}\nferrum-edge ${run ?? 'apply'} change.yaml --admin ${quoted(origin)}`;
-  return (
-    <>
-      <h3>{t.editor.curl}</h3>
-      <Code text={curl} label={t.editor.curl} />
-      {file !== null && (
-        <>
-          <h3>{t.editor.cli}</h3>
-          <Code text={cli} label={t.editor.cli} />
-          {!run && <p class="hint">{t.editor.cliHint}</p>}
-        </>
-      )}
-    </>
-  );
-}
-

@@ -7,6 +7,7 @@ import { href, place } from '../lib/router';
 import { status } from '../lib/status';
 import { t } from '../strings';
 import { Dot, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
+import { Commands } from '../ui/command-lines';
 import { lines } from '../ui/form';
 import { useAsk, useId, useSettled } from '../ui/hooks';
 import { List, byNumber, byText } from '../ui/list';
@@ -151,9 +152,11 @@ export function Cache() {
   const [config, setConfig] = useState('');
   const [urls, setUrls] = useState('');
   const [result, setResult] = useState<{ kind: 'good' | 'bad'; at: string; text: string } | null>(null);
+  const purged = { [by]: by === 'all' ? true : what.trim(), ...(soft ? { soft: true } : {}) };
+  const pathOf = (action: string) => `/v1/plugins/response_cache/actions/${action}${config && `?plugin_config=${encodeURIComponent(config)}`}`;
   const act = async (action: string, body: unknown) => {
     try {
-      const { data } = await request('POST', `/v1/plugins/response_cache/actions/${action}${config && `?plugin_config=${encodeURIComponent(config)}`}`, body);
+      const { data } = await request('POST', pathOf(action), body);
       const text = data.results.map((one: any) => `${one.plugin_config}: ${Object.entries(one.result ?? {}).map(([name, value]) => `${name.replace(/_/g, ' ')} ${typeof value === 'object' ? JSON.stringify(value) : value}`).join(', ') || c.done}`).join('; ');
       setResult({ kind: 'good', at: new Date().toISOString(), text });
     } catch (error) {
@@ -163,7 +166,7 @@ export function Cache() {
   const purge = (event: Event) => {
     event.preventDefault();
     if (by === 'all' && !confirm(c.sure)) return;
-    void act('purge', { [by]: by === 'all' ? true : what.trim(), ...(soft ? { soft: true } : {}) });
+    void act('purge', purged);
   };
   return (
     <Page title={c.title} lead={c.lead}>
@@ -202,6 +205,7 @@ export function Cache() {
                   {c.purge}
                 </button>
               </div>
+              <Commands of={[{ title: c.purge, call: { method: 'POST', path: pathOf('purge'), body: purged } }]} />
             </form>
           </Panel>
           <Panel title={c.warm}>
@@ -219,6 +223,7 @@ export function Cache() {
                   {c.fetch}
                 </button>
               </div>
+              <Commands of={[{ title: c.warm, call: { method: 'POST', path: pathOf('warm'), body: { urls: lines(urls) } } }]} />
             </form>
           </Panel>
           <Panel title={c.where}>

@@ -5,6 +5,7 @@ import { ago, time } from '../lib/format';
 import { canUsePasskeys, makePasskey } from '../lib/passkey';
 import { t } from '../strings';
 import { Field, Notice, Panel } from '../ui/basics';
+import { Commands } from '../ui/command-lines';
 import { useId } from '../ui/hooks';
 
 export interface Passkey {
@@ -69,6 +70,7 @@ export function Passkeys({ own, changed }: { own: Passkey[] | null; changed: () 
           ))}
         </ul>
       )}
+      {own && own.length > 0 && <Commands of={own.map((one) => ({ title: p.removeOf(one.label, name), call: { method: 'DELETE', path: passkeyPath(name, one.id) } }))} />}
       {!canUsePasskeys() ? (
         <p class="muted">{p.unable}</p>
       ) : (

@@ -9,7 +9,7 @@ import { pageOf } from '../lib/places';
 import { t } from '../strings';
 import { Empty, Field, Notice, Page, Panel, ReadOnly, Tag } from '../ui/basics';
 import { Diff } from '../ui/diff';
-import { CommandLines } from './object';
+import { CommandLines } from '../ui/command-lines';
 
 export function Review() {
   const changes = [...draft.value.values()];
@@ -113,7 +113,7 @@ export function Review() {
         <Panel>
           <details>
             <summary>{t.editor.commands}</summary>
-            <CommandLines method="POST" path={`/v1/batch${note.trim() ? `?note=${encodeURIComponent(note.trim())}` : ''}`} body={batch} file={batch.delete ? null : batch} />
+            <CommandLines call={{ method: 'POST', path: `/v1/batch${note.trim() ? `?note=${encodeURIComponent(note.trim())}` : ''}`, body: batch }} cli={batch.delete ? undefined : { words: ['apply', ...(note.trim() ? ['--note', note.trim()] : [])], document: batch }} />
           </details>
         </Panel>
       )}

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { errorText, request, resume, session } from '../lib/api';
 import { t } from '../strings';
 import { Copy, Field, Notice, Panel } from '../ui/basics';
+import { Commands } from '../ui/command-lines';
 import { useId } from '../ui/hooks';
 import { QrCode } from '../ui/qr-code';
 
@@ -87,6 +88,12 @@ export function SecondFactor() {
               {f.begin}
             </button>
           </div>
+          <Commands
+            of={[
+              { title: f.begin, call: { method: 'POST', path, secrets: { password: 'PASSWORD' } } },
+              { title: f.confirm, call: { method: 'POST', path: `${path}/confirm`, secrets: { code: 'CODE' } } },
+            ]}
+          />
         </form>
       )}
     </Panel>

@@ -5,8 +5,9 @@ import { ago, time } from '../lib/format';
 import { fromYaml, toYaml } from '../lib/yaml';
 import { t } from '../strings';
 import { Copy, Dialog, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
+import { type Command, CommandLines, Commands } from '../ui/command-lines';
 import { useAsk, useId } from '../ui/hooks';
-import { type Passkey, Passkeys, PasskeysOf } from './passkeys';
+import { type Passkey, Passkeys, PasskeysOf, passkeyPath } from './passkeys';
 import { SecondFactor } from './second-factor';
 import { List, byText } from '../ui/list';
 
@@ -24,12 +25,15 @@ interface User {
 
 const ROLES = ['read', 'write', 'admin'];
 
+const pathOf = (name: string) => `/v1/users/${encodeURIComponent(name)}`;
+
 export function Users() {
   const u = t.users;
   const isStored = session.value?.mode === 'database';
   const asked = useAsk<{ items: User[] }>(isStored && may('admin') ? '/v1/users' : null);
   const [adding, setAdding] = useState(false);
   const [granting, setGranting] = useState<User | null>(null);
+  const [commanding, setCommanding] = useState<User | null>(null);
   const [made, setMade] = useState<{ name: string; password: string } | null>(null);
   const [error, setError] = useState('');
   const change = async (method: string, path: string, body?: unknown) => {
@@ -42,7 +46,7 @@ export function Users() {
       setError(errorText(failed));
     }
   };
-  const path = (user: User) => `/v1/users/${encodeURIComponent(user.name)}`;
+  const path = (user: User) => pathOf(user.name);
   return (
     <Page title={u.title} lead={u.lead} actions={isStored && may('admin') && <button type="button" class="primary" onClick={() => setAdding(true)}>{u.add}</button>}>
       {!isStored && <Notice>{u.fileMode}</Notice>}
@@ -112,10 +116,13 @@ export function Users() {
                 {
                   name: 'do',
                   title: '',
-                  width: '16rem',
+                  width: '22rem',
                   right: true,
                   cell: (row) => (
                     <>
+                      <button type="button" class="small" aria-label={u.commandsOf(row.name)} onClick={() => setCommanding(row)}>
+                        {t.editor.commands}
+                      </button>{' '}
                       <button type="button" class="small" aria-label={`${u.reset}: ${row.name}`} onClick={() => void change('PATCH', path(row), { reset_password: true })}>
                         {u.reset}
                       </button>{' '}
@@ -144,6 +151,13 @@ export function Users() {
           }}
         />
       )}
+      {commanding && (
+        <Dialog title={u.commandsOf(commanding.name)} close={() => setCommanding(null)} wide>
+          {commandsOf(commanding).map((one) => (
+            <CommandLines {...one} />
+          ))}
+        </Dialog>
+      )}
       {adding && (
         <Add
           close={() => setAdding(false)}
@@ -157,11 +171,27 @@ export function Users() {
   );
 }
 
+/** What an administrator can do with a user, besides grants, without the console. */
+function commandsOf({ name, role, passkeys }: User): Command[] {
+  const u = t.users;
+  const patched = (title: string, body: unknown, words: string[]): Command => ({ title, call: { method: 'PATCH', path: pathOf(name), body }, cli: { words: ['users', ...words] } });
+  const passkey = (one: Passkey): Command => ({ title: t.passkeys.removeOf(one.label, name), call: { method: 'DELETE', path: passkeyPath(name, one.id) } });
+  return [
+    patched(u.changeRole, { role }, ['role', name, '--role', role]),
+    patched(u.reset, { reset_password: true }, ['reset-password', name]),
+    patched(t.factor.requiredOf(name), { totp_required: true }, ['require-totp', name]),
+    { title: t.factor.removeOf(name), call: { method: 'DELETE', path: `${pathOf(name)}/totp` }, cli: { words: ['users', 'reset-totp', name] } },
+    ...passkeys.map(passkey),
+    { title: t.remove, call: { method: 'DELETE', path: pathOf(name) }, cli: { words: ['users', 'remove', name] } },
+  ];
+}
+
 function Add({ close, add }: { close: () => void; add: (name: string, role: string) => void }) {
   const u = t.users;
   const id = useId();
   const [name, setName] = useState('');
   const [role, setRole] = useState('read');
+  const named = name.trim() || 'NAME';
   return (
     <Dialog title={u.add} close={close}>
       <form
@@ -189,6 +219,7 @@ function Add({ close, add }: { close: () => void; add: (name: string, role: stri
             {u.add}
           </button>
         </div>
+        <Commands of={[{ title: u.add, call: { method: 'POST', path: '/v1/users', body: { name: named, role } }, cli: { words: ['users', 'add', named, '--role', role] } }]} />
       </form>
     </Dialog>
   );
@@ -199,11 +230,12 @@ function Grants({ user, close, save }: { user: User; close: () => void; save: (g
   const id = useId();
   const [text, setText] = useState(user.grants ? toYaml(user.grants) : '');
   const [error, setError] = useState('');
+  const { value, errors } = fromYaml(text);
+  const grants = text.trim() ? value : null;
   const submit = (event: Event) => {
     event.preventDefault();
-    const { value, errors } = fromYaml(text);
     if (errors.length) setError(errors[0]!.message);
-    else save(text.trim() ? value : null);
+    else save(grants);
   };
   return (
     <Dialog title={u.grantsOf(user.name)} close={close}>
@@ -220,6 +252,7 @@ function Grants({ user, close, save }: { user: User; close: () => void; save: (g
             {u.save}
           </button>
         </div>
+        <Commands of={[{ title: u.grants, call: { method: 'PATCH', path: pathOf(user.name), body: { grants } }, cli: grants === null ? { words: ['users', 'grants', user.name, '--none'] } : { words: ['users', 'grants', user.name], document: grants } }]} />
       </form>
     </Dialog>
   );
@@ -258,6 +291,7 @@ export function OwnPassword() {
             {u.own}
           </button>
         </div>
+        <Commands of={[{ title: u.own, call: { method: 'POST', path: `${pathOf(session.value!.name)}/password`, secrets: { old: 'OLD_PASSWORD', new: 'NEW_PASSWORD' } } }]} />
       </form>
     </Panel>
   );

@@ -5,9 +5,9 @@ import { toYaml } from '../lib/yaml';
 import { t } from '../strings';
 import { Code, Dialog, Field, Notice, Page } from '../ui/basics';
 import { lines } from '../ui/form';
+import { CommandLines, Commands } from '../ui/command-lines';
 import { useAsk, useId } from '../ui/hooks';
 import { List, byText } from '../ui/list';
-import { CommandLines } from './object';
 
 const LISTS = ['objects', 'hosts', 'paths', 'ports'] as const;
 const PROTOCOLS = ['http', 'tcp', 'udp'];
@@ -116,6 +116,7 @@ function Edit({ workspace, close, save }: { workspace: Workspace | null; close: 
   const [protocols, setProtocols] = useState(workspace?.protocols ?? []);
   const [error, setError] = useState('');
   const now = covers({ ...Object.fromEntries(LISTS.map((key) => [key, lines(texts[key] ?? '')])), protocols });
+  const named = name.trim() || 'NAME';
   const submit = async (event: Event) => {
     event.preventDefault();
     const wrong = await save(name.trim(), now);
@@ -156,7 +157,8 @@ function Edit({ workspace, close, save }: { workspace: Workspace | null; close: 
         <details>
           <summary>{w.asYaml}</summary>
           <Code text={toYaml(now)} label={w.asYaml} />
-          <CommandLines method="PUT" path={pathOf(name.trim() || 'NAME')} body={now} file={now} run={`workspaces set ${name.trim() || 'NAME'}`} />
+          <CommandLines call={{ method: 'PUT', path: pathOf(named), body: now }} cli={{ words: ['workspaces', 'set', named], document: now }} />
+          {workspace && <CommandLines title={t.remove} call={{ method: 'DELETE', path: pathOf(named) }} cli={{ words: ['workspaces', 'remove', named] }} />}
         </details>
       </form>
     </Dialog>
@@ -167,6 +169,7 @@ function Rename({ workspace, close, rename }: { workspace: Workspace; close: () 
   const w = t.workspaces;
   const id = useId();
   const [name, setName] = useState(workspace.name);
+  const to = name.trim() || 'NAME';
   const [error, setError] = useState('');
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -189,6 +192,7 @@ function Rename({ workspace, close, rename }: { workspace: Workspace; close: () 
             {w.rename}
           </button>
         </div>
+        <Commands of={[{ title: w.rename, call: { method: 'PATCH', path: pathOf(workspace.name), body: { name: to } }, cli: { words: ['workspaces', 'rename', workspace.name, to] } }]} />
       </form>
     </Dialog>
   );

@@ -81,7 +81,7 @@ fn a_write_names_the_edges_that_lack_its_plugin() {
     let batch = json!({ "plugin_configs": [config("keys")] });
     for path in ["/v1/batch?validate_only", "/v1/batch"] {
         let answer = plane.ask("POST", path, &batch).json();
-        let lacking = json!({ "count": 1, "edges": [{ "edge": "edge-0", "plugins": ["key_auth"] }] });
+        let lacking = json!({ "count": 1, "edges": [{ "edge": "edge-0", "plugins": ["key_auth"], "settings": [], "left_out": [] }] });
         assert_eq!(answer["edges_lacking"], lacking, "{answer}");
     }
     let put = plane.ask("PUT", "/v1/plugin_configs/keys", &config("keys"));

@@ -29,6 +29,11 @@ fn plane(folder: &Folder, location: &str, listen: &str) -> Gateway {
         command.args(["--mode", "control-plane", "--db-url", location]);
         command.env("FERRUM_ADMIN_TOKEN", TOKEN).env("FERRUM_DB_ENCRYPTION_KEY", KEY);
         command.env("FERRUM_FLEET_LISTEN", listen);
+        // An authority of the operator's, where the folder has one.
+        if folder.path("ca.pem").exists() {
+            command.env("FERRUM_FLEET_CA_CERT_FILE", folder.path("ca.pem"));
+            command.env("FERRUM_FLEET_CA_KEY_FILE", folder.path("ca.key"));
+        }
         command.env("FERRUM_DB_REFERENCES", "env:FLEET_TEST_*").env("FLEET_TEST_HOST", "127.0.0.1");
     })
 }
@@ -37,6 +42,15 @@ impl Plane {
     /// One on SQLite.
     pub(crate) fn new() -> Self {
         let folder = Folder::new();
+        let location = format!("sqlite:{}", folder.path("fleet.db").display());
+        Self::start(folder, location)
+    }
+
+    /// One with an authority of the operator's, in PEM.
+    pub(crate) fn with_authority(certificates: &str, key: &str) -> Self {
+        let folder = Folder::new();
+        folder.write("ca.pem", certificates);
+        folder.write("ca.key", key);
         let location = format!("sqlite:{}", folder.path("fleet.db").display());
         Self::start(folder, location)
     }

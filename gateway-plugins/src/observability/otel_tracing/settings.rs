@@ -20,6 +20,7 @@ use super::sampler::{Sampler, SamplerKind};
 /// Settings of `otel_tracing`. OpenTelemetry's `OTEL_*` variables are the defaults.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("older" = "leave_out"))]
 pub(crate) struct Config {
     /// Span exporter.
     pub(super) exporter: ExporterSettings,
