@@ -83,7 +83,7 @@ impl Takers {
         if self.of_any.may_share(hosts) {
             return true;
         }
-        let starts = own.char_indices().map(|(end, _)| &own[..end]);
+        let starts = own.char_indices().filter_map(|(end, _)| own.get(..end));
         starts.flat_map(|start| (0..=self.most_slashes).map(move |slashes| (start, slashes))).any(
             |(start, slashes)| {
                 start.len() + slashes < own.len()
@@ -130,7 +130,9 @@ impl Hosts {
             };
             self.names.contains(host)
                 || !self.ends.is_empty()
-                    && host.char_indices().any(|(start, _)| self.ends.contains(&host[start..]))
+                    && host
+                        .char_indices()
+                        .any(|(start, _)| host.get(start..).is_some_and(|end| self.ends.contains(end)))
                 || self.ends.contains("")
                 || host.strip_prefix('*').is_some_and(is_below)
         };

@@ -117,9 +117,10 @@ impl<'d> Site<'d> {
             return Some(exact);
         }
         let ends = path.char_indices().map(|(end, _)| end).chain([path.len()]).rev();
-        let prefixes = ends
-            .filter_map(|end| index.of_outer_path(&path[..end]).iter().rfind(|location| !is_exact(location)));
-        let best = prefixes.into_iter().next()?;
+        let is_prefix = |location: &&Location<'_>| !is_exact(location);
+        let mut prefixes =
+            ends.filter_map(|end| index.of_outer_path(path.get(..end)?).iter().rfind(is_prefix));
+        let best = prefixes.next()?;
         // A path that goes on may be a longer location's, or a regex's.
         let has_longer = !is_whole && index.has_longer(path);
         let fits = |location: &Location<'_>| match &location.way {
