@@ -1,5 +1,7 @@
 //! Places that access records go to: entries of `gateway.access_log.sinks`.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::draft::{Import, set};
@@ -20,7 +22,11 @@ pub(crate) struct LogPlace {
 
 /// Places, each with the ids of the proxies whose records go there.
 #[derive(Debug, Default)]
-pub(crate) struct LogPlaces(Vec<(LogPlace, Vec<String>)>);
+pub(crate) struct LogPlaces {
+    all: Vec<(LogPlace, Vec<String>)>,
+    /// The number of each place, by what it says.
+    numbers: HashMap<String, usize>,
+}
 
 impl LogPlace {
     pub(crate) fn new(kind: &'static str) -> Self {
@@ -37,15 +43,16 @@ impl LogPlace {
 impl LogPlaces {
     /// The number of a place, which is the same for the same place.
     pub(crate) fn number(&mut self, place: LogPlace) -> usize {
-        self.0.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
-            self.0.push((place, Vec::new()));
-            self.0.len() - 1
+        let said = json!([place.kind, place.settings, place.rest]).to_string();
+        *self.numbers.entry(said).or_insert_with(|| {
+            self.all.push((place, Vec::new()));
+            self.all.len() - 1
         })
     }
 
     /// Has the records of a proxy go to a place.
     pub(crate) fn add(&mut self, number: usize, id: &str) {
-        if let Some((_, proxies)) = self.0.get_mut(number) {
+        if let Some((_, proxies)) = self.all.get_mut(number) {
             proxies.push(id.to_owned());
         }
     }
@@ -53,7 +60,7 @@ impl LogPlaces {
     /// Writes the entries. One that all proxies have, or too many, is for all records.
     pub(crate) fn finish(self, out: &mut Import) {
         let mut sinks = Vec::new();
-        for (place, proxies) in self.0 {
+        for (place, proxies) in self.all {
             if proxies.is_empty() {
                 continue;
             }

@@ -1,6 +1,11 @@
 //! Conditions put together: what holds always, never, or for some requests.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
+
+/// Conditions of a list that are compared with one another one by one.
+const FEW: usize = 16;
 
 /// When something holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,35 +34,31 @@ impl Cond {
     }
 
     pub(crate) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Never, _) | (_, Self::Never) => Self::Never,
-            (Self::Always, one) | (one, Self::Always) => one,
-            (Self::Is(a), Self::Is(b)) => {
-                let mut parts = flat(a, "all");
-                for part in flat(b, "all") {
-                    if !parts.contains(&part) {
-                        parts.push(part);
-                    }
-                }
-                Self::joined(parts, "all")
-            }
-        }
+        Self::all([self, other])
     }
 
     pub(crate) fn or(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Always, _) | (_, Self::Always) => Self::Always,
-            (Self::Never, one) | (one, Self::Never) => one,
-            (Self::Is(a), Self::Is(b)) => {
-                let mut parts = flat(a, "any");
-                for part in flat(b, "any") {
-                    if !parts.contains(&part) {
-                        parts.push(part);
-                    }
+        Self::any([self, other])
+    }
+
+    /// Conditions of a list joined by this key, each once.
+    fn join(list: impl IntoIterator<Item = Value>, key: &str) -> Self {
+        let mut parts: Vec<Value> = Vec::new();
+        let mut known: HashSet<String> = HashSet::new();
+        for part in list.into_iter().flat_map(|one| flat(one, key)) {
+            let is_new = match parts.len() {
+                0..FEW => !parts.contains(&part),
+                FEW => {
+                    known = parts.iter().map(Value::to_string).collect();
+                    known.insert(part.to_string())
                 }
-                Self::joined(parts, "any")
+                _ => known.insert(part.to_string()),
+            };
+            if is_new {
+                parts.push(part);
             }
         }
+        Self::joined(parts, key)
     }
 
     fn joined(mut parts: Vec<Value>, key: &str) -> Self {
@@ -80,12 +81,29 @@ impl Cond {
 
     /// All of these.
     pub(crate) fn all(list: impl IntoIterator<Item = Self>) -> Self {
-        list.into_iter().fold(Self::Always, Self::and)
+        Self::of_list(list, &Self::Always, &Self::Never, "all")
     }
 
     /// Any of these.
     pub(crate) fn any(list: impl IntoIterator<Item = Self>) -> Self {
-        list.into_iter().fold(Self::Never, Self::or)
+        Self::of_list(list, &Self::Never, &Self::Always, "any")
+    }
+
+    /// A list joined by this key: `none` says nothing in it, and `whole` all.
+    fn of_list(list: impl IntoIterator<Item = Self>, none: &Self, whole: &Self, key: &str) -> Self {
+        let (mut parts, mut is_whole) = (Vec::new(), false);
+        for one in list {
+            is_whole |= one == *whole;
+            if let Self::Is(value) = one {
+                parts.push(value);
+            }
+        }
+        match parts.len() {
+            _ if is_whole => whole.clone(),
+            0 => none.clone(),
+            1 => Self::Is(parts.swap_remove(0)),
+            _ => Self::join(parts, key),
+        }
     }
 
     /// What the first of several that holds says; `last` where none does.

@@ -1,5 +1,7 @@
 //! The configuration that is being made, and how importers add to it.
 
+mod accounts;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -10,6 +12,8 @@ use serde_json::{Map, Value, json};
 use crate::Options;
 use crate::report::{At, Conversion, Report};
 use crate::text;
+use accounts::Accounts;
+pub(crate) use accounts::{Password, basic_auth, only_group};
 
 /// What whoever asks for something that was closed is told.
 pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
@@ -41,6 +45,7 @@ pub struct Import {
     pub(crate) has_too_many_plugins: bool,
     /// How often each id was asked for.
     ids: HashMap<String, usize>,
+    accounts: Accounts,
 }
 
 impl Import {
@@ -254,42 +259,53 @@ pub(crate) fn target(host: &str, port: u16) -> Value {
     if has_port { json!({ "host": host, "port": port }) } else { json!({ "host": host }) }
 }
 
-/// Has each target of an upstream once.
-fn join_targets(upstream: &mut Value) {
-    let Some(targets) = upstream.get_mut("targets").and_then(Value::as_array_mut) else { return };
-    let mut joined = Vec::with_capacity(targets.len());
-    let mut is_heavier = false;
-    for target in targets.drain(..) {
-        is_heavier |= join(&mut joined, target);
-    }
-    *targets = joined;
-    if is_heavier && upstream.get("algorithm").is_none_or(|it| it == "round_robin") {
-        upstream["algorithm"] = json!("weighted_round_robin");
+/// Targets of an upstream, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Targets {
+    pub(crate) list: Vec<Value>,
+    /// Places in the list, by host and port.
+    places: HashMap<(String, Option<u64>), usize>,
+}
+
+impl Targets {
+    /// Adds a target. One that is there already gets more weight, which this says, where that is all that differs; else the one
+    /// that is asked first stays.
+    pub(crate) fn join(&mut self, target: Value) -> bool {
+        let weight = |target: &Value| target["weight"].as_u64().unwrap_or(1);
+        let priority = |target: &Value| target["priority"].as_u64().unwrap_or(0);
+        let without_weight = |target: &Value| {
+            let mut rest = target.as_object().cloned().unwrap_or_default();
+            rest.shift_remove("weight");
+            rest
+        };
+        let host = target["host"].as_str().unwrap_or_default().to_owned();
+        let place = *self.places.entry((host, target["port"].as_u64())).or_insert(self.list.len());
+        match self.list.get_mut(place) {
+            Some(known) if without_weight(known) == without_weight(&target) => {
+                known["weight"] = json!((weight(known) + weight(&target)).min(65_535));
+                return true;
+            }
+            // A backup that is a primary as well is asked anyway.
+            Some(known) if priority(&target) < priority(known) => *known = target,
+            Some(_) => {}
+            None => self.list.push(target),
+        }
+        false
     }
 }
 
-/// Adds a target. One that is there already gets more weight, which this says, where that is all that differs; else the one
-/// that is asked first stays.
-pub(crate) fn join(targets: &mut Vec<Value>, target: Value) -> bool {
-    let weight = |target: &Value| target["weight"].as_u64().unwrap_or(1);
-    let priority = |target: &Value| target["priority"].as_u64().unwrap_or(0);
-    let without_weight = |target: &Value| {
-        let mut rest = target.as_object().cloned().unwrap_or_default();
-        rest.shift_remove("weight");
-        rest
-    };
-    let same = |known: &&mut Value| known["host"] == target["host"] && known["port"] == target["port"];
-    match targets.iter_mut().find(same) {
-        Some(known) if without_weight(known) == without_weight(&target) => {
-            known["weight"] = json!((weight(known) + weight(&target)).min(65_535));
-            return true;
-        }
-        // A backup that is a primary as well is asked anyway.
-        Some(known) if priority(&target) < priority(known) => *known = target,
-        Some(_) => {}
-        None => targets.push(target),
+/// Has each target of an upstream once.
+fn join_targets(upstream: &mut Value) {
+    let Some(targets) = upstream.get_mut("targets").and_then(Value::as_array_mut) else { return };
+    let mut joined = Targets::default();
+    let mut is_heavier = false;
+    for target in targets.drain(..) {
+        is_heavier |= joined.join(target);
     }
-    false
+    *targets = joined.list;
+    if is_heavier && upstream.get("algorithm").is_none_or(|it| it == "round_robin") {
+        upstream["algorithm"] = json!("weighted_round_robin");
+    }
 }
 
 /// Whether a target's host stands for the servers of a service, which DNS SRV records name.

@@ -10,7 +10,7 @@ mod per_route;
 mod rbac;
 mod routes;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
@@ -75,7 +75,7 @@ struct Listener {
     /// Names of TLS that another filter chain of the listener is for.
     others: Vec<String>,
     /// The domains of all its virtual hosts, in lower case.
-    domains: Vec<String>,
+    domains: BTreeSet<String>,
     plugins: Vec<Plug>,
     /// Plugins that come behind those of a route.
     last: Vec<Plug>,

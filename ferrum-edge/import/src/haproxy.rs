@@ -21,13 +21,14 @@ mod templates;
 mod why;
 mod words;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
 use crate::changed::seen;
 use crate::cond::Cond;
-use crate::draft::{Import, To, set};
+use crate::draft::{Import, Password, To, set};
 use crate::error::Failure;
 use crate::files::{Files, IncludeReader};
 use crate::ports::{Port, Ports};
@@ -37,13 +38,13 @@ use acl::Acls;
 use backend::Left;
 use certificates::ClientCertificates;
 use plain::told;
-use sections::{HaproxyLine, Section};
+use sections::{HaproxyLine, Section, Sections};
 
 /// An import under way.
 struct Haproxy<'o, 'f> {
     out: &'o mut Import,
     reader: IncludeReader<'f>,
-    sections: Vec<Section>,
+    sections: Sections,
     backends: HashMap<String, Option<backend::Backend>>,
     /// Stick-tables by the section that has them.
     tables: HashMap<String, HaproxyLine>,
@@ -71,16 +72,15 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
         let table = section.lines.iter().find(is_table)?;
         Some((section.name.clone(), table.clone()))
     });
-    let mut haproxy = Haproxy {
+    let haproxy = Haproxy {
         out,
         reader: IncludeReader::new(files),
         tables: tables.collect(),
-        sections: Vec::new(),
+        sections: Sections::new(sections),
         backends: HashMap::new(),
         certificates: Vec::new(),
         client_certificates: ClientCertificates::default(),
     };
-    haproxy.sections = sections;
     haproxy.all(name)
 }
 
@@ -119,13 +119,13 @@ fn leave_unknown(out: &mut Import, sections: &mut [Section]) {
 
 impl Haproxy<'_, '_> {
     fn all(mut self, name: &str) -> Result<(), Failure> {
-        let sections = self.sections.clone();
+        let sections = Rc::clone(&self.sections.all);
         let is_front = |section: &&Section| matches!(section.kind.as_str(), "frontend" | "listen");
         let fronts: Vec<&Section> = sections.iter().filter(is_front).collect();
         if fronts.is_empty() {
             return Err(Failure::new(name, 1, "there is no frontend in it"));
         }
-        for section in &sections {
+        for section in sections.iter() {
             match section.kind.as_str() {
                 "global" => self.global(section),
                 "userlist" => {}
@@ -156,7 +156,7 @@ impl Haproxy<'_, '_> {
             ports.add(bind.is_tls, bind.port, &bind.host);
         }
         ports.listen(&mut self.out.gateway);
-        let mut taken = Vec::new();
+        let mut taken = HashSet::new();
         for (section, binds) in http {
             let facets = self.facets(section, &binds, &ports, &mut taken);
             if !facets.is_empty() {
@@ -173,7 +173,7 @@ impl Haproxy<'_, '_> {
         section: &Section,
         binds: &[Bind],
         ports: &Ports,
-        taken: &mut Vec<Port>,
+        taken: &mut HashSet<Port>,
     ) -> Vec<Value> {
         let mut facets = Vec::new();
         let mut mine = Vec::new();
@@ -191,7 +191,7 @@ impl Haproxy<'_, '_> {
             facets.push(ports.facet(&port));
             mine.push(port);
         }
-        let is_everywhere = mine.len() == ports.all().count();
+        let is_everywhere = mine.len() == ports.count();
         taken.extend(mine);
         if is_everywhere && !facets.is_empty() { vec![json!({})] } else { facets }
     }
@@ -391,11 +391,7 @@ impl Haproxy<'_, '_> {
     }
 
     fn backend(&mut self, name: &str, front: &Acls) -> Option<Vec<RouteStep>> {
-        let section = self
-            .sections
-            .iter()
-            .find(|it| matches!(it.kind.as_str(), "backend" | "listen") && it.name == name);
-        let section = section.cloned()?;
+        let section = self.sections.backend(name)?;
         Some(self.backend_steps(&section, front))
     }
 
@@ -415,53 +411,39 @@ impl Haproxy<'_, '_> {
 
     /// The consumers of a user list, and the group that its users, or those of one of its groups, are in.
     fn users(&mut self, list: &str, group: Option<&str>) -> Option<String> {
-        let section = self.sections.iter().find(|it| it.kind == "userlist" && it.name == list)?.clone();
+        let section = self.sections.find(&["userlist"], list)?.clone();
         if section.lines.iter().any(|line| line.lacks().is_some()) {
             return None;
+        }
+        let mut groups: HashMap<&str, Vec<&str>> = HashMap::new();
+        for group in section.lines.iter().filter(|line| line.name() == "group") {
+            let users = group.words.iter().position(|it| it == "users").and_then(|n| group.words.get(n + 1));
+            for user in users.into_iter().flat_map(|users| users.split(',')) {
+                let known = groups.entry(user).or_default();
+                if known.last() != Some(&group.word(1)) {
+                    known.push(group.word(1));
+                }
+            }
         }
         let groups_of = |user: &HaproxyLine| -> Vec<String> {
             let own = user.words.iter().position(|it| it == "groups").and_then(|n| user.words.get(n + 1));
             let mut names: Vec<String> =
                 own.map(|it| it.split(',').map(str::to_owned).collect()).unwrap_or_default();
-            for group in section.lines.iter().filter(|line| line.name() == "group") {
-                let members =
-                    group.words.iter().position(|it| it == "users").and_then(|n| group.words.get(n + 1));
-                if members.is_some_and(|members| members.split(',').any(|it| it == user.word(1))) {
-                    names.push(group.word(1).to_owned());
-                }
-            }
+            names.extend(groups.get(user.word(1)).into_iter().flatten().map(|group| (*group).to_owned()));
             names
         };
         for user in section.lines.iter().filter(|line| line.name() == "user") {
             let value =
                 |word: &str| user.words.iter().position(|it| it == word).and_then(|n| user.words.get(n + 1));
-            let credential = match (value("insecure-password"), value("password")) {
-                (Some(password), _) => json!({ "password": password }),
-                (None, Some(hash)) if hash.starts_with("$2") => json!({ "password_hash": hash }),
+            let password = match (value("insecure-password"), value("password")) {
+                (Some(password), _) => Password::Plain(password),
+                (None, Some(hash)) if hash.starts_with("$2") => Password::Hash(hash),
                 _ => return None,
             };
-            let credentials = json!({ "basic_auth": credential });
             let mut groups = vec![format!("haproxy-{list}")];
             groups.extend(groups_of(user).iter().map(|group| format!("haproxy-{list}-{group}")));
-            match self.out.consumers.iter_mut().find(|known| known["username"] == user.word(1)) {
-                Some(known) if known["credentials"] != credentials => return None,
-                Some(known) => {
-                    if let Some(Value::Array(known)) = known.get_mut("acl_groups") {
-                        known.extend(
-                            groups
-                                .into_iter()
-                                .map(Value::from)
-                                .filter(|it| !known.contains(it))
-                                .collect::<Vec<_>>(),
-                        );
-                    }
-                }
-                None => {
-                    let id = self.out.id("consumer", user.word(1));
-                    self.out.consumers.push(json!({
-                        "id": id, "username": user.word(1), "acl_groups": groups, "credentials": credentials,
-                    }));
-                }
+            if !self.out.account(user.word(1), password, &groups) {
+                return None;
             }
         }
         Some(match group {

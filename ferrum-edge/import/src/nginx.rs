@@ -431,15 +431,13 @@ fn missing_field(map: &Directive) -> Option<(String, String)> {
 
 /// The directives of this name that hold in a location, whose levels go from the outermost.
 fn said<'d>(levels: &[&'d Directive], name: &str) -> Vec<&'d Directive> {
-    let of = |level: &&'d Directive| -> Vec<&'d Directive> {
-        level.block.iter().filter(|directive| directive.name == name).collect()
-    };
+    let of = |level: &&'d Directive| -> Vec<&'d Directive> { level.all(name).collect() };
     levels.iter().rev().map(of).find(|said| !said.is_empty()).unwrap_or_default()
 }
 
 /// The directive of this name that holds: the innermost level's.
 fn innermost<'d>(levels: &[&'d Directive], name: &str) -> Option<&'d Directive> {
-    levels.iter().rev().find_map(|level| level.block.iter().find(|directive| directive.name == name))
+    levels.iter().rev().find_map(|level| level.all(name).next())
 }
 
 /// The first word of the directive of this name that holds.

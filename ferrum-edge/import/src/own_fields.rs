@@ -1,12 +1,16 @@
 //! Header fields that the gateway writes itself.
 
+use std::collections::HashSet;
+
+use serde_json::Value;
+
 use crate::draft::Import;
 
 impl Import {
     /// Leaves out what would change fields that the gateway writes itself, which are refused.
     pub(crate) fn leave_told_fields(&mut self) {
         let (mut told, mut framing) = (Vec::new(), Vec::new());
-        let mut empty = Vec::new();
+        let mut empty = HashSet::new();
         for config in &mut self.plugin_configs {
             let is_request = config["plugin_name"] == "request_transformer";
             if !is_request && config["plugin_name"] != "response_transformer" {
@@ -26,13 +30,14 @@ impl Import {
                 false
             });
             if rules.is_empty() {
-                empty.push(config["id"].clone());
+                empty.extend(config["id"].as_str().map(str::to_owned));
             }
         }
-        self.plugin_configs.retain(|config| !empty.contains(&config["id"]));
+        let is_empty = |id: &Value| id.as_str().is_some_and(|id| empty.contains(id));
+        self.plugin_configs.retain(|config| !is_empty(&config["id"]));
         for proxy in &mut self.proxies {
-            if let Some(plugins) = proxy.get_mut("plugins").and_then(serde_json::Value::as_array_mut) {
-                plugins.retain(|plugin| !empty.contains(&plugin["plugin_config_id"]));
+            if let Some(plugins) = proxy.get_mut("plugins").and_then(Value::as_array_mut) {
+                plugins.retain(|plugin| !is_empty(&plugin["plugin_config_id"]));
             }
         }
         for (names, is_harmless) in [(&mut told, false), (&mut framing, true)] {

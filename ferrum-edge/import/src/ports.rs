@@ -1,11 +1,13 @@
 //! The ports that an original serves HTTP on: as the gateway's listeners, and as conditions of what each port serves.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value, json};
 
 use crate::draft::{Route, To, set};
 
 /// A port of an address, and whether TLS is spoken on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Port {
     pub(crate) is_tls: bool,
     pub(crate) number: u16,
@@ -24,15 +26,24 @@ impl Port {
         Self { is_tls, number, host }
     }
 
-    /// Whether both are the same number of the same kind.
-    fn is_beside(&self, other: &Self) -> bool {
-        (self.is_tls, self.number) == (other.is_tls, other.number)
+    /// Its number, for each kind.
+    fn number(&self) -> (bool, u16) {
+        (self.is_tls, self.number)
     }
 }
 
 /// Every port that something is served on.
 #[derive(Debug, Default)]
-pub(crate) struct Ports(Vec<Served>);
+pub(crate) struct Ports {
+    /// In the order in which they came.
+    served: Vec<Served>,
+    /// Where each is in that list.
+    places: HashMap<Port, usize>,
+    /// Where those of one number are.
+    numbers: HashMap<(bool, u16), Vec<usize>>,
+    /// How many numbers there are without and with TLS.
+    counts: (usize, usize),
+}
 
 #[derive(Debug)]
 struct Served {
@@ -59,27 +70,57 @@ impl Ports {
     /// One more thing is served on this port of this address; an empty one is every address.
     pub(crate) fn add(&mut self, is_tls: bool, number: u16, host: &str) {
         let (port, has_ipv6) = (Port::new(is_tls, number, host), host.contains("::"));
-        match self.0.iter_mut().find(|known| known.port == port) {
+        match self.places.get(&port).copied().and_then(|at| self.served.get_mut(at)) {
             Some(known) => {
                 known.count += 1;
                 known.has_ipv6 |= has_ipv6;
             }
-            None => self.0.push(Served { port, count: 1, has_ipv6 }),
+            None => {
+                self.places.insert(port.clone(), self.served.len());
+                let beside = self.numbers.entry(port.number()).or_default();
+                if beside.is_empty() {
+                    let count = if is_tls { &mut self.counts.1 } else { &mut self.counts.0 };
+                    *count += 1;
+                }
+                beside.push(self.served.len());
+                self.served.push(Served { port, count: 1, has_ipv6 });
+            }
         }
     }
 
     /// The ports, in the order in which they came.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Port> {
-        self.0.iter().map(|served| &served.port)
+        self.served.iter().map(|served| &served.port)
+    }
+
+    /// The port at this place among all.
+    pub(crate) fn at(&self, place: usize) -> Option<&Port> {
+        self.served.get(place).map(|served| &served.port)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.served.len()
+    }
+
+    /// Where a port is among all.
+    pub(crate) fn place(&self, port: &Port) -> Option<usize> {
+        self.places.get(port).copied()
+    }
+
+    /// Those of this number.
+    fn beside(&self, port: &Port) -> impl Iterator<Item = &Served> {
+        self.numbers.get(&port.number()).into_iter().flatten().filter_map(|at| self.served.get(*at))
     }
 
     /// The main port: the usual one, else the one that serves most.
     fn main(&self, is_tls: bool) -> Option<u16> {
+        let mut counts: HashMap<u16, usize> = HashMap::new();
+        for served in self.served.iter().filter(|it| it.port.is_tls == is_tls) {
+            *counts.entry(served.port.number).or_default() += served.count;
+        }
         let numbers = || self.all().filter(move |port| port.is_tls == is_tls).map(|port| port.number);
-        let served = |number: u16| {
-            let on = self.0.iter().filter(|it| it.port.is_tls == is_tls && it.port.number == number);
-            on.map(|it| it.count).sum::<usize>()
-        };
+        let served = |number: u16| counts.get(&number).copied().unwrap_or(0);
         let usual = if is_tls { 443 } else { 80 };
         let mut best = None;
         for number in numbers() {
@@ -98,11 +139,14 @@ impl Ports {
         for (is_tls, key, more) in [(false, "http", "additional_http"), (true, "https", "additional_https")] {
             let main = self.main(is_tls);
             // One listener for every address takes what comes to each of them.
-            let is_covered = |served: &Served| {
-                let every = |it: &Port| it.host.is_none() && it.is_beside(&served.port);
-                served.port.host.is_some() && self.all().any(every)
-            };
-            let of = self.0.iter().filter(|it| it.port.is_tls == is_tls && !is_covered(it));
+            let every: HashSet<u16> = self
+                .all()
+                .filter(|it| it.is_tls == is_tls && it.host.is_none())
+                .map(|it| it.number)
+                .collect();
+            let is_covered =
+                |served: &Served| served.port.host.is_some() && every.contains(&served.port.number);
+            let of = self.served.iter().filter(|it| it.port.is_tls == is_tls && !is_covered(it));
             let mut all: Vec<&Served> = of.collect();
             all.sort_by_key(|it| Some(it.port.number) != main);
             let mut addresses = all.into_iter().map(Served::address);
@@ -116,14 +160,7 @@ impl Ports {
 
     /// What the requests that come to a port have and others don't, as keys of a match.
     pub(crate) fn facet(&self, port: &Port) -> Value {
-        let numbers = |is_tls: bool| {
-            let mut numbers: Vec<u16> =
-                self.all().filter(|it| it.is_tls == is_tls).map(|it| it.number).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            numbers.len()
-        };
-        let (plain, tls) = (numbers(false), numbers(true));
+        let (plain, tls) = self.counts;
         let mut facet = json!({});
         if plain > 0 && tls > 0 {
             facet["scheme"] = json!(if port.is_tls { "https" } else { "http" });
@@ -131,7 +168,7 @@ impl Ports {
         if plain > 1 || tls > 1 {
             facet["ports"] = json!([port.number]);
         }
-        let mut beside = self.all().filter(|it| it.is_beside(port) && it.host != port.host).peekable();
+        let mut beside = self.beside(port).map(|it| &it.port).filter(|it| it.host != port.host).peekable();
         match &port.host {
             Some(host) if beside.peek().is_some() => facet["addresses"] = json!([host]),
             // What comes to an address that is named goes there.

@@ -1,5 +1,6 @@
 //! Small readings that several formats share.
 
+use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::Value;
 
 /// A duration as our configuration has it: `5s`, or `1500ms` where it is not whole.
@@ -127,7 +128,38 @@ pub(crate) fn literal(text: &str) -> String {
 
 /// Whether a regex is one here too: lookarounds and backreferences are not.
 pub(crate) fn is_regex(text: &str) -> bool {
-    text.len() <= 4000 && regex::RegexBuilder::new(text).size_limit(1 << 20).build().is_ok()
+    if text.len() > 4000 {
+        return false;
+    }
+    regex_syntax::parse(text).is_ok_and(|parsed| is_small(text, &parsed))
+}
+
+/// Whether a regex, compiled, is small enough.
+fn is_small(text: &str, parsed: &Hir) -> bool {
+    weight(parsed) <= LIGHT || regex::RegexBuilder::new(text).size_limit(MAX_REGEX_BYTES).build().is_ok()
+}
+
+/// Bytes that a compiled regex may take.
+const MAX_REGEX_BYTES: usize = 1 << 20;
+/// A weight whose regex takes less for sure, so that it is not compiled to find out.
+const LIGHT: usize = 2000;
+
+/// About how many states a regex is compiled to; no more than ten times as many.
+fn weight(hir: &Hir) -> usize {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => 1,
+        HirKind::Literal(literal) => literal.0.len(),
+        HirKind::Class(Class::Unicode(class)) => 4 * class.ranges().len(),
+        HirKind::Class(Class::Bytes(class)) => class.ranges().len(),
+        HirKind::Repetition(many) => {
+            let times = many.max.unwrap_or(many.min).max(many.min).max(1);
+            weight(&many.sub).saturating_add(2).saturating_mul(usize::try_from(times).unwrap_or(usize::MAX))
+        }
+        HirKind::Capture(group) => weight(&group.sub).saturating_add(2),
+        HirKind::Concat(all) | HirKind::Alternation(all) => {
+            all.iter().map(weight).fold(1, usize::saturating_add)
+        }
+    }
 }
 
 /// A regex that is looked for anywhere as one over the whole value.
@@ -268,7 +300,8 @@ pub(crate) fn has_top_choice(regex: &str) -> bool {
 
 /// Whether a regex has groups that can be named.
 pub(crate) fn has_groups(regex: &str) -> bool {
-    regex::RegexBuilder::new(regex).size_limit(1 << 20).build().is_ok_and(|regex| regex.captures_len() > 1)
+    let has = |parsed: &Hir| parsed.properties().explicit_captures_len() > 0;
+    regex_syntax::parse(regex).is_ok_and(|parsed| has(&parsed) && is_small(regex, &parsed))
 }
 
 /// The names of a regex's groups, of which the regex may be only a part.

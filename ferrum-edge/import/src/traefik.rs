@@ -35,6 +35,8 @@ struct Traefik<'o> {
     services: HashMap<String, Node>,
     /// Upstreams by service.
     made: HashMap<String, Option<Backend>>,
+    /// Where each entry point is in the list, by its name.
+    entry_places: HashMap<String, usize>,
     entry_points: Vec<EntryPoint>,
     /// The ports of those that serve HTTP.
     ports: Ports,
@@ -103,6 +105,7 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         middlewares: HashMap::new(),
         services: HashMap::new(),
         made: HashMap::new(),
+        entry_places: HashMap::new(),
         entry_points: Vec::new(),
         ports: Ports::default(),
         of_entry: HashMap::new(),

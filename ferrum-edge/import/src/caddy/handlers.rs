@@ -10,7 +10,7 @@ use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::{RequestChange, What};
 use crate::cond::Cond;
-use crate::draft::{Plug, To, set};
+use crate::draft::{Password, Plug, To, basic_auth, only_group, set};
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
@@ -284,7 +284,9 @@ impl Caddy<'_> {
             };
             let known = hash.starts_with("$2") || hash.starts_with("$argon2id$");
             let is_plain = !name.contains('{') && rest.is_empty();
-            is_good &= known && is_plain && self.account(name, hash, &group);
+            is_good &= known
+                && is_plain
+                && self.out.account(name, Password::Hash(hash), std::slice::from_ref(&group));
         }
         if !is_good {
             let why = "its accounts can't be translated: hashes have to be bcrypt or argon2id, and one name has one password";
@@ -297,30 +299,8 @@ impl Caddy<'_> {
         let realm =
             line.arguments().iter().rev().find(|it| !it.starts_with(['/', '@', '*']) && *it != "bcrypt");
         let realm = realm.map_or("restricted", String::as_str);
-        steps.push(RouteStep::Pass(
-            cond.clone(),
-            Plug::new("basic_auth", json!({ "realm": realm, "hide_credentials": false })),
-        ));
-        steps.push(RouteStep::Pass(cond, Plug::new("access_control", json!({ "allowed_groups": [group] }))));
-    }
-
-    /// A consumer with a password; false when the name has another one already.
-    pub(super) fn account(&mut self, name: &str, hash: &str, group: &str) -> bool {
-        let credentials = json!({ "basic_auth": { "password_hash": hash } });
-        if let Some(known) = self.out.consumers.iter_mut().find(|known| known["username"] == name) {
-            if known["credentials"] != credentials {
-                return false;
-            }
-            if let Some(Value::Array(groups)) = known.get_mut("acl_groups") {
-                groups.push(json!(group));
-            }
-            return true;
-        }
-        let id = self.out.id("consumer", name);
-        self.out
-            .consumers
-            .push(json!({ "id": id, "username": name, "acl_groups": [group], "credentials": credentials }));
-        true
+        steps.push(RouteStep::Pass(cond.clone(), basic_auth(realm, false)));
+        steps.push(RouteStep::Pass(cond, only_group(&group)));
     }
 
     /// Closes what a `try_files` before a `reverse_proxy` rewrites; says whether that is all that gets there.

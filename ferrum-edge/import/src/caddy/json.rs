@@ -13,7 +13,7 @@ use super::strips::StripScope;
 use super::{Caddy, matchers, sets};
 use crate::changed::{RequestChange, seen};
 use crate::cond::Cond;
-use crate::draft::{Plug, Route, To, set};
+use crate::draft::{Password, Plug, Route, To, basic_auth, only_group, set};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
 use crate::steps::{Item, RouteEnd, RouteStep, ends, place, walk};
@@ -51,8 +51,7 @@ impl Caddy<'_> {
             .into_iter()
             .map(|(is_tls, number)| ports.facet(&Port::new(is_tls, number, "")))
             .collect();
-        let facets =
-            if mine.len() == ports.all().count() && !mine.is_empty() { vec![json!({})] } else { mine };
+        let facets = if mine.len() == ports.count() && !mine.is_empty() { vec![json!({})] } else { mine };
         for policy in server.each("tls_connection_policies") {
             if let Some(asked) = policy.get("client_authentication") {
                 self.asks_certificates = true;
@@ -342,8 +341,10 @@ impl Caddy<'_> {
         let mut good = others == 1 && !accounts.is_empty();
         for account in accounts {
             let pair = account.text_of("username").zip(account.text_of("password"));
-            good &=
-                pair.is_some_and(|(name, hash)| hash.starts_with("$2") && self.account(name, hash, &group));
+            good &= pair.is_some_and(|(name, hash)| {
+                hash.starts_with("$2")
+                    && self.out.account(name, Password::Hash(hash), std::slice::from_ref(&group))
+            });
         }
         if !good {
             self.closed(
@@ -355,12 +356,8 @@ impl Caddy<'_> {
             return;
         }
         self.out.done(handler.at, what);
-        let config = json!({ "realm": "restricted", "hide_credentials": false });
-        steps.push(RouteStep::Pass(Cond::Always, Plug::new("basic_auth", config)));
-        steps.push(RouteStep::Pass(
-            Cond::Always,
-            Plug::new("access_control", json!({ "allowed_groups": [group] })),
-        ));
+        steps.push(RouteStep::Pass(Cond::Always, basic_auth("restricted", false)));
+        steps.push(RouteStep::Pass(Cond::Always, only_group(&group)));
     }
 
     fn json_proxy(&mut self, handler: &Node, what: &str) -> RouteEnd {

@@ -1,5 +1,7 @@
 //! The domains of Envoy's virtual hosts, and which requests are theirs.
 
+use std::collections::{BTreeSet, HashSet};
+
 use serde_json::json;
 
 use super::routes::here;
@@ -18,6 +20,8 @@ impl Envoy<'_> {
         listener: &Listener,
     ) -> Vec<Facet> {
         let all: Vec<String> = host.texts("domains").iter().map(|it| it.to_ascii_lowercase()).collect();
+        let known: HashSet<&str> = all.iter().map(String::as_str).collect();
+        let mut seen: HashSet<&str> = HashSet::new();
         let is_any = takes_any(&all);
         let (mut hosts, mut made): (Vec<String>, Vec<Facet>) = (Vec::new(), Vec::new());
         for domain in &all {
@@ -34,14 +38,14 @@ impl Envoy<'_> {
                     closed.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
                     self.out.route(closed);
                 }
-            } else if has_number(domain) && !all.iter().any(|it| it == name) {
+            } else if has_number(domain) && !known.contains(name) {
                 // Without its port, the name is another virtual host's.
                 self.with_ports += 1;
                 let lift = OF_PORT + self.with_ports * OF_NEXT_PORT;
-                let takes_usual = !listener.domains.iter().any(|it| it == name);
+                let takes_usual = !listener.domains.contains(name);
                 let authority = Some(with_port(domain, takes_usual));
                 made.push(Facet { hosts: vec![name.to_owned()], authority, lift });
-            } else if !hosts.iter().any(|known| known == name) {
+            } else if seen.insert(name) {
                 hosts.push(name.to_owned());
             }
         }
@@ -101,7 +105,7 @@ fn takes_any(domains: &[String]) -> bool {
 
 /// The names such as `*.foo.com` that take what a pattern such as `*-int.foo.com` means, the longest first. In Envoy the
 /// longer pattern goes first; one that ends with a `*` has only what those that begin with one leave.
-fn covering<'d>(pattern: &str, domains: &'d [String]) -> Vec<&'d str> {
+fn covering<'d>(pattern: &str, domains: &'d BTreeSet<String>) -> Vec<&'d str> {
     let Some(end) = pattern.strip_prefix('*').filter(|end| !end.contains('*')) else { return Vec::new() };
     let names = domains.iter().map(|domain| without_port(domain));
     let is_wider = |name: &&str| {

@@ -168,7 +168,7 @@ impl Haproxy<'_, '_> {
     /// Where a service's servers are looked up: here for the gateway as a whole.
     fn name_servers(&mut self, line: &HaproxyLine, server: &Server<'_>) {
         let Some(called) = server.value("resolvers") else { return };
-        let found = self.sections.iter().find(|it| it.kind == "resolvers" && it.name == called);
+        let found = self.sections.find(&["resolvers"], called);
         let lines = found.map_or(&[][..], |section| section.lines.as_slice());
         let servers = lines.iter().filter(|it| it.name() == "nameserver").map(|it| it.word(2));
         let servers: Vec<String> =

@@ -14,7 +14,7 @@ use super::templates::{groups, replacement, template};
 use super::why::Why;
 use crate::changed::What;
 use crate::cond::Cond;
-use crate::draft::{Plug, To};
+use crate::draft::{Plug, To, basic_auth, only_group};
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
@@ -318,12 +318,8 @@ impl Haproxy<'_, '_> {
                 return self.closed(line, "its user list has passwords by crypt(3), or is not there; only `insecure-password` and bcrypt are known", steps);
             };
             self.out.done(line.at, line.text());
-            let config = json!({ "realm": realm.unwrap_or("haproxy"), "hide_credentials": false });
-            steps.push(RouteStep::Pass(cond.clone(), Plug::new("basic_auth", config)));
-            steps.push(RouteStep::Pass(
-                cond,
-                Plug::new("access_control", json!({ "allowed_groups": [group] })),
-            ));
+            steps.push(RouteStep::Pass(cond.clone(), basic_auth(realm.unwrap_or("haproxy"), false)));
+            steps.push(RouteStep::Pass(cond, only_group(&group)));
         }
     }
 

@@ -1,6 +1,8 @@
 //! The grammar of haproxy.cfg: sections of lines of words.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::why::Why;
 use super::words::{self, Environment, UnknownVariable};
@@ -44,6 +46,35 @@ impl HaproxyLine {
     }
 }
 
+/// All sections of a configuration.
+#[derive(Debug, Default)]
+pub(super) struct Sections {
+    pub(super) all: Rc<[Section]>,
+    /// Places of sections by their names.
+    places: HashMap<String, Vec<usize>>,
+}
+
+impl Sections {
+    pub(super) fn new(all: Vec<Section>) -> Self {
+        let mut places: HashMap<String, Vec<usize>> = HashMap::new();
+        for (place, section) in all.iter().enumerate() {
+            places.entry(section.name.clone()).or_default().push(place);
+        }
+        Self { all: all.into(), places }
+    }
+
+    /// The first section of this name that is of one of these kinds.
+    pub(super) fn find(&self, kinds: &[&str], name: &str) -> Option<&Section> {
+        let named = self.places.get(name)?.iter().filter_map(|place| self.all.get(*place));
+        named.into_iter().find(|section| kinds.contains(&section.kind.as_str()))
+    }
+
+    /// The section that answers by this name.
+    pub(super) fn backend(&self, name: &str) -> Option<Section> {
+        self.find(&["backend", "listen"], name).cloned()
+    }
+}
+
 /// A section.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Section {
@@ -54,14 +85,42 @@ pub(super) struct Section {
     pub(super) lines: Vec<HaproxyLine>,
     /// What the `defaults` before it say.
     pub(super) defaults: Vec<HaproxyLine>,
+    own_index: LineIndex,
+    default_index: LineIndex,
+}
+
+/// Where the lines of each name are, from when they are first asked for. A copy has none, for its lines may be changed.
+#[derive(Debug, Default)]
+struct LineIndex(OnceCell<HashMap<String, Vec<usize>>>);
+
+impl LineIndex {
+    /// Those of the lines that begin so.
+    fn begin<'l>(&self, lines: &'l [HaproxyLine], words: &[&str]) -> Vec<&'l HaproxyLine> {
+        let fits = |line: &&HaproxyLine| words.iter().enumerate().all(|(n, word)| line.word(n) == *word);
+        let Some(first) = words.first() else { return Vec::new() };
+        let index = self.0.get_or_init(|| {
+            let mut index: HashMap<String, Vec<usize>> = HashMap::new();
+            for (place, line) in lines.iter().enumerate() {
+                index.entry(line.name().to_owned()).or_default().push(place);
+            }
+            index
+        });
+        let places = index.get(*first).map_or(&[][..], Vec::as_slice);
+        places.iter().filter_map(|place| lines.get(*place)).filter(fits).collect()
+    }
+}
+
+impl Clone for LineIndex {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl Section {
     /// The lines that begin so, its own or else those of its defaults.
     pub(super) fn said<'s>(&'s self, words: &[&str]) -> Vec<&'s HaproxyLine> {
-        let fits = |line: &&HaproxyLine| words.iter().enumerate().all(|(n, word)| line.word(n) == *word);
-        let own: Vec<&HaproxyLine> = self.lines.iter().filter(fits).collect();
-        if own.is_empty() { self.defaults.iter().filter(fits).collect() } else { own }
+        let own = self.own_index.begin(&self.lines, words);
+        if own.is_empty() { self.default_index.begin(&self.defaults, words) } else { own }
     }
 
     /// The first of those.
@@ -130,7 +189,7 @@ pub(super) fn parse(name: &str, file: u16, source: &str) -> Result<Vec<Section>,
                 named.insert(name.clone(), defaults.clone());
             }
             let defaults = chosen.unwrap_or_else(|| defaults.clone());
-            sections.push(Section { at, kind: first.clone(), name, lines: Vec::new(), defaults });
+            sections.push(Section { at, kind: first.clone(), name, defaults, ..Section::default() });
             continue;
         }
         let Some(section) = sections.last_mut() else {

@@ -135,11 +135,7 @@ impl Haproxy<'_, '_> {
         clients: &Option<Value>,
         mut settings: Map<String, Value>,
     ) {
-        let found = self
-            .sections
-            .iter()
-            .find(|it| matches!(it.kind.as_str(), "backend" | "listen") && it.name == backend)
-            .cloned();
+        let found = self.sections.backend(backend);
         let Some((servers, own)) = found.and_then(|own| Some((self.servers(&own)?, own))) else {
             self.out.lost(section.at, what, format_args!("its backend `{backend}` has no servers"), "");
             return;

@@ -1,10 +1,10 @@
 //! Who may come in, by annotations: passwords of a Secret, and a server that is asked.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::annotations::{Annotation, get};
 use super::{Common, Ingress};
-use crate::draft::Plug;
+use crate::draft::{Password, Plug, basic_auth, only_group};
 use crate::text;
 use crate::tree::Node;
 
@@ -30,31 +30,18 @@ impl Ingress<'_> {
         let group = format!("ingress-{}", self.accounts);
         for (user, hash) in lines {
             let is_known = ["$2", "$apr1$", "$argon2id$"].iter().any(|start| hash.starts_with(start));
-            let credentials = json!({ "basic_auth": { "password_hash": hash } });
-            let known = self.out.consumers.iter_mut().find(|it| it["username"] == *user);
-            match known {
-                _ if !is_known => {
-                    return self.closed(what, value, "its hashes are not bcrypt, argon2id or apr1", made);
-                }
-                Some(known) if known["credentials"] != credentials => {
-                    return self.closed(what, value, "one name has two passwords", made);
-                }
-                Some(known) => {
-                    if let Some(Value::Array(groups)) = known.get_mut("acl_groups") {
-                        groups.push(json!(group));
-                    }
-                }
-                None => {
-                    let id = self.out.id("consumer", &user);
-                    self.out.consumers.push(json!({ "id": id, "username": user, "acl_groups": [group], "credentials": credentials }));
-                }
+            if !is_known {
+                return self.closed(what, value, "its hashes are not bcrypt, argon2id or apr1", made);
+            }
+            if !self.out.account(&user, Password::Hash(&hash), std::slice::from_ref(&group)) {
+                return self.closed(what, value, "one name has two passwords", made);
             }
         }
         let realm = get(ingress, "auth-realm")
             .filter(|realm| !realm.is_empty())
             .unwrap_or_else(|| "Authentication Required".to_owned());
-        made.plugins.push(Plug::new("basic_auth", json!({ "realm": realm, "hide_credentials": false })));
-        made.plugins.push(Plug::new("access_control", json!({ "allowed_groups": [group] })));
+        made.plugins.push(basic_auth(&realm, false));
+        made.plugins.push(only_group(&group));
         self.out.done(value.at, what);
     }
 

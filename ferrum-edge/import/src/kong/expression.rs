@@ -74,7 +74,7 @@ impl Kong {
         set(&mut proxy, "strip_listen_path", false);
         set(&mut proxy, "matches", json!([cond.with_path(&json!({ "prefix": "/" }))]));
         let priority = route.get("priority").and_then(Node::int).unwrap_or(0);
-        let rank = self.priorities.iter().position(|it| *it == priority).unwrap_or(0);
+        let rank = self.priorities.binary_search(&priority).unwrap_or(0);
         // Those of one priority are asked in the order in which they come.
         let behind = i64::try_from(self.out.proxies.len() % 1000).unwrap_or(0);
         set(&mut proxy, "priority", i64::try_from(rank % 90_000).unwrap_or(0) * 1000 + 999 - behind);

@@ -82,11 +82,14 @@ impl Kong {
         let mut had: HashSet<(String, usize)> = HashSet::new();
         for Scoped { place, plugin, proxies, .. } in &all {
             let called = name(plugin);
-            let everywhere: Vec<usize> = (0..self.out.proxies.len()).collect();
+            let everywhere: Vec<usize>;
             let proxies = match proxies {
                 Some(proxies) => proxies,
                 // Proxies may have one of these without one in Kong, which would take the place of a global one.
-                None if matches!(called.as_str(), "request-termination" | "ip-restriction") => &everywhere,
+                None if matches!(called.as_str(), "request-termination" | "ip-restriction") => {
+                    everywhere = (0..self.out.proxies.len()).collect();
+                    &everywhere
+                }
                 None => {
                     plugins::plugin(&mut self.out, place, plugin, plugins::Where::Everywhere);
                     continue;

@@ -157,7 +157,7 @@ impl Kong {
         }
         // Kong goes by how much a route asks for, then takes regexes before prefixes.
         let said = route.get("regex_priority").and_then(Node::int).unwrap_or(0);
-        let rank = self.regex_priorities.iter().position(|it| *it == said).unwrap_or(0).min(1000);
+        let rank = self.regex_priorities.binary_search(&said).unwrap_or(0).min(1000);
         let regex = if is_regex { REGEX + i64::try_from(rank).unwrap_or(0) * REGEX_RANK } else { 0 };
         set(&mut proxy, "priority", asked.weight + regex);
         self.out.proxies.push(Value::Object(proxy));

@@ -1,5 +1,7 @@
 //! Prefixes that end within a segment: to Kong `/apix` begins with `/api`, to a proxy of ours it does not.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+
 use serde_json::{Map, Value, json};
 
 use crate::draft::{Import, set};
@@ -11,16 +13,8 @@ const MAX_LENGTH: usize = 499;
 /// Adds proxies for the paths that go on behind a prefix within a segment, where another proxy would take them.
 pub(super) fn add(out: &mut Import) {
     let prefixes: Vec<Option<String>> = out.proxies.iter().map(prefix).collect();
-    let is_taken = |at: usize, own: &str| {
-        let mut others = out.proxies.iter().enumerate().filter(|(other, _)| *other != at);
-        others.any(|(other, proxy)| {
-            let takes = match prefixes.get(other).and_then(Option::as_deref) {
-                Some(shorter) => own.len() > shorter.len() && own.starts_with(shorter.trim_end_matches('/')),
-                None => proxy.get("listen_port").is_none(),
-            };
-            takes && may_share_hosts(proxy, &out.proxies[at])
-        })
-    };
+    let takers = Takers::new(&out.proxies, &prefixes);
+    let is_taken = |at: usize, own: &str| takers.may_take(own, &hosts(&out.proxies[at]));
     let within: Vec<(usize, String)> = prefixes
         .iter()
         .enumerate()
@@ -55,16 +49,100 @@ fn is_only_below(proxy: &Value, own: &str) -> bool {
     matches.any(|one| one["not"]["path"]["exact"] == own)
 }
 
-fn may_share_hosts(one: &Value, other: &Value) -> bool {
-    let hosts = |proxy: &Value| -> Vec<String> {
-        let all = proxy.get("hosts").and_then(Value::as_array).into_iter().flatten();
-        all.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let (one, other) = (hosts(one), hosts(other));
-    let fits = |name: &String, pattern: &String| {
-        name == pattern || pattern.strip_prefix('*').is_some_and(|end| name.ends_with(end))
-    };
-    one.is_empty() || other.is_empty() || one.iter().any(|a| other.iter().any(|b| fits(a, b) || fits(b, a)))
+/// Proxies by what a path has to begin with to be theirs.
+#[derive(Default)]
+struct Takers {
+    /// Those whose paths are not known by a prefix: any may be theirs.
+    of_any: Hosts,
+    /// By a prefix without the slashes at its end, and how many those are.
+    by_prefix: HashMap<(String, usize), Hosts>,
+    most_slashes: usize,
+}
+
+impl Takers {
+    fn new(proxies: &[Value], prefixes: &[Option<String>]) -> Self {
+        let mut made = Self::default();
+        for (proxy, prefix) in proxies.iter().zip(prefixes) {
+            let hosts = hosts(proxy);
+            match prefix {
+                Some(prefix) => {
+                    let start = prefix.trim_end_matches('/');
+                    let slashes = prefix.len() - start.len();
+                    made.most_slashes = made.most_slashes.max(slashes);
+                    made.by_prefix.entry((start.to_owned(), slashes)).or_default().add(&hosts);
+                }
+                None if proxy.get("listen_port").is_none() => made.of_any.add(&hosts),
+                None => {}
+            }
+        }
+        made
+    }
+
+    /// Whether a proxy with a shorter prefix, or none, may take what begins with `own` for one of these hosts.
+    fn may_take(&self, own: &str, hosts: &[String]) -> bool {
+        if self.of_any.may_share(hosts) {
+            return true;
+        }
+        let starts = own.char_indices().filter_map(|(end, _)| own.get(..end));
+        starts.flat_map(|start| (0..=self.most_slashes).map(move |slashes| (start, slashes))).any(
+            |(start, slashes)| {
+                start.len() + slashes < own.len()
+                    && self
+                        .by_prefix
+                        .get(&(start.to_owned(), slashes))
+                        .is_some_and(|others| others.may_share(hosts))
+            },
+        )
+    }
+}
+
+/// Hosts that some proxies have.
+#[derive(Default)]
+struct Hosts {
+    /// Whether one of them is for every host.
+    has_all: bool,
+    names: HashSet<String>,
+    /// What comes behind the `*` of patterns.
+    ends: HashSet<String>,
+    /// Names and patterns, their last letter first.
+    reversed: BTreeSet<String>,
+}
+
+impl Hosts {
+    fn add(&mut self, hosts: &[String]) {
+        self.has_all |= hosts.is_empty();
+        for host in hosts {
+            self.ends.extend(host.strip_prefix('*').map(str::to_owned));
+            self.reversed.insert(host.chars().rev().collect());
+            self.names.insert(host.clone());
+        }
+    }
+
+    /// Whether one of them has one of these hosts, or a pattern of one is for a host of the other.
+    fn may_share(&self, hosts: &[String]) -> bool {
+        if self.names.is_empty() || hosts.is_empty() {
+            return self.has_all || !self.names.is_empty();
+        }
+        let fits = |host: &String| {
+            let is_below = |end: &str| {
+                let end: String = end.chars().rev().collect();
+                self.reversed.range(end.clone()..).next().is_some_and(|name| name.starts_with(&end))
+            };
+            self.names.contains(host)
+                || !self.ends.is_empty()
+                    && host
+                        .char_indices()
+                        .any(|(start, _)| host.get(start..).is_some_and(|end| self.ends.contains(end)))
+                || self.ends.contains("")
+                || host.strip_prefix('*').is_some_and(is_below)
+        };
+        self.has_all || hosts.iter().any(fits)
+    }
+}
+
+fn hosts(proxy: &Value) -> Vec<String> {
+    let all = proxy.get("hosts").and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// The same proxy for the paths that go on within a segment. What is left of them gets a slash, as Kong has it.

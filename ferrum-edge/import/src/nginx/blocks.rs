@@ -1,5 +1,7 @@
 //! The grammar of nginx.conf: directives with arguments, and blocks of them.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::error::Failure;
@@ -16,6 +18,82 @@ pub(super) struct Directive {
     /// What stands in its braces.
     pub(super) block: Vec<Self>,
     pub(super) at: At,
+    pub(super) index: NameIndex,
+}
+
+/// Where the directives of each name are in a block, from when a large one is first asked. A copy has none, for it may be changed.
+#[derive(Default)]
+pub(super) struct NameIndex(OnceCell<HashMap<String, Vec<usize>>>);
+
+/// Directives of a block that are looked through one by one.
+const SMALL: usize = 16;
+
+impl Directive {
+    fn places(&self) -> &HashMap<String, Vec<usize>> {
+        self.index.0.get_or_init(|| {
+            let mut index: HashMap<String, Vec<usize>> = HashMap::new();
+            for (place, directive) in self.block.iter().enumerate() {
+                index.entry(directive.name.clone()).or_default().push(place);
+            }
+            index
+        })
+    }
+
+    /// The directives of this name in the block. The block may not change afterwards.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &Self> {
+        let places =
+            (self.block.len() > SMALL).then(|| self.places().get(name).map_or(&[][..], Vec::as_slice));
+        let few = if places.is_some() { &[][..] } else { self.block.as_slice() };
+        let named = few.iter().filter(move |directive| directive.name == name);
+        named.chain(places.into_iter().flatten().filter_map(|place| self.block.get(*place)))
+    }
+}
+
+impl Directive {
+    /// The directives of the block whose names fit.
+    pub(super) fn all_named(&self, fits: impl Fn(&str) -> bool) -> Vec<&Self> {
+        if self.block.len() <= SMALL {
+            return self.block.iter().filter(|directive| fits(&directive.name)).collect();
+        }
+        let mut places: Vec<usize> = self
+            .places()
+            .iter()
+            .filter(|(name, _)| fits(name))
+            .flat_map(|(_, places)| places)
+            .copied()
+            .collect();
+        places.sort_unstable();
+        places.into_iter().filter_map(|place| self.block.get(place)).collect()
+    }
+
+    /// The directives of the block that stand behind one of them; none for another one.
+    pub(super) fn behind(&self, directive: &Self) -> &[Self] {
+        // Where a directive is in its block is seen by its address.
+        let offset = std::ptr::from_ref(directive).addr().checked_sub(self.block.as_ptr().addr());
+        let place = offset.map(|offset| offset / size_of::<Self>()).filter(|place| *place < self.block.len());
+        place.and_then(|place| self.block.get(place + 1..)).unwrap_or_default()
+    }
+}
+
+impl Clone for NameIndex {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for NameIndex {
+    /// It says nothing that the block does not say.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for NameIndex {}
+
+impl fmt::Debug for NameIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NameIndex")
+    }
 }
 
 impl fmt::Display for Directive {
@@ -108,7 +186,8 @@ fn block(tokens: &mut Tokens<'_>, depth: usize) -> Result<Vec<Directive>, Failur
                     _ => Vec::new(),
                 };
                 let at = At { file: tokens.file, line, column: 0 };
-                directives.push(Directive { name, arguments: std::mem::take(&mut words), block, at });
+                let arguments = std::mem::take(&mut words);
+                directives.push(Directive { name, arguments, block, at, ..Directive::default() });
             }
             Some(Token::Close) if depth > 0 && words.is_empty() => return Ok(directives),
             Some(Token::Close) => {

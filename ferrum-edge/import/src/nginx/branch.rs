@@ -183,10 +183,9 @@ impl<'d> Nginx<'_> {
     fn broken(&mut self, way: ScriptPlace<'d, '_>, inside: Variables, items: &mut Vec<Item>) -> bool {
         let ScriptPlace { site, base: taken, levels, .. } = way;
         let Some((branch, around)) = levels.split_last() else { return false };
-        let behind =
-            around.iter().flat_map(|level| level.block.iter().skip_while(|it| !std::ptr::eq(*it, *branch)));
+        let mut behind = around.iter().flat_map(|level| level.behind(branch));
         let script = |it: &&Directive| matches!(it.name.as_str(), "set" | "rewrite" | "return" | "if");
-        if behind.skip(1).find(script).is_none() {
+        if behind.find(script).is_none() {
             return false;
         }
         let own = around.iter().rev().find(|level| level.name == "location");

@@ -382,7 +382,7 @@ fn picked<'l, 'd>(locations: &'l [Location<'d>], path: &str) -> Option<&'l Locat
 
 /// Whether a variable is set to the path info.
 fn is_path_info(levels: &[&Directive], value: &str) -> bool {
-    let sets = levels.iter().flat_map(|level| &level.block).filter(|it| it.name == "set");
+    let sets = levels.iter().flat_map(|level| level.all("set"));
     let mut made = sets.filter(|it| it.arguments.first().is_some_and(|name| name == value));
     made.any(|it| it.arguments.get(1).is_some_and(|value| value == "$fastcgi_path_info"))
 }

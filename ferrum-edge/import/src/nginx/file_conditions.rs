@@ -144,7 +144,13 @@ fn named_location(location: &Directive, reading: &Reading, number: usize) -> Opt
     let mut block: Vec<Directive> = location.block.iter().filter(is_inherited).cloned().collect();
     block.extend(reading.last.iter().filter(|it| it.name != "break").cloned());
     let name = format!("@without-file-{}", number + 1);
-    Some(Directive { name: "location".to_owned(), arguments: vec![name], block, at: location.at })
+    Some(Directive {
+        name: "location".to_owned(),
+        arguments: vec![name],
+        block,
+        at: location.at,
+        ..Directive::default()
+    })
 }
 
 /// Adds `try_files` to the locations of a server whose own directives lead paths without a file elsewhere. Says whether it could: a
@@ -177,7 +183,13 @@ fn lead_locations(out: &mut Import, block: &mut Vec<Directive>, reading: &Readin
     let is_root = |it: &Directive| it.name == "location" && it.arguments == ["/"];
     if !block.iter().any(is_root) {
         let arguments = vec!["/".to_owned()];
-        block.push(Directive { name: "location".to_owned(), arguments, block: vec![tries], at });
+        block.push(Directive {
+            name: "location".to_owned(),
+            arguments,
+            block: vec![tries],
+            at,
+            ..Directive::default()
+        });
     }
     true
 }

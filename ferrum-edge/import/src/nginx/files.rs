@@ -324,16 +324,6 @@ impl<'d> Site<'d> {
             }
         })
     }
-
-    pub(super) fn all_locations(&self) -> Vec<&Location<'d>> {
-        let mut made: Vec<&Location<'d>> = self.locations.iter().collect();
-        let mut at = 0;
-        while let Some(location) = made.get(at).copied() {
-            made.extend(&location.inner);
-            at += 1;
-        }
-        made
-    }
 }
 
 /// Whether a location does not send files of the folder that other locations send: it passes requests on, or has a folder of its own.

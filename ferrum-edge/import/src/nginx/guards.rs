@@ -96,11 +96,8 @@ impl Nginx<'_> {
             };
             made.is_closed |= self.out.guard(found.at, format_args!("{place}: {found}"), why, TODO);
         }
-        let mut foreign: Vec<&Directive> = levels
-            .iter()
-            .flat_map(|level| level.block.iter())
-            .filter(|it| is_guard_by_name(&it.name))
-            .collect();
+        let mut foreign: Vec<&Directive> =
+            levels.iter().flat_map(|level| level.all_named(is_guard_by_name)).collect();
         foreign.dedup_by_key(|directive| directive.at);
         for found in foreign
             .into_iter()
@@ -149,7 +146,7 @@ impl Nginx<'_> {
     /// Whom `allow` and `deny` don't let in; `others` says whether they are those that no rule names, too.
     fn by_address(&mut self, place: &str, levels: &[&Directive], others: bool, is_closed: &mut bool) -> Cond {
         let has_rules =
-            |level: &&&Directive| level.block.iter().any(|it| matches!(it.name.as_str(), "allow" | "deny"));
+            |level: &&&Directive| ["allow", "deny"].iter().any(|name| level.all(name).next().is_some());
         let nobody_named = || if others { Cond::Always } else { Cond::Never };
         let Some(level) = levels.iter().rev().find(has_rules) else { return nobody_named() };
         match self.denied_by(&level.block, others) {

@@ -172,10 +172,11 @@ impl<'d> Nginx<'_> {
             let (inner_decided, mut inner) = self.level(&location.inner);
             inner.push(Turn { base: prefix(path), levels: Vec::new(), way: location.way.clone() });
             // What decides before regexes has to know itself that no longer prefix fits.
-            let longer =
-                prefixes.iter().filter(|(other, _)| other.len() > path.len() && other.starts_with(path));
+            let needs_longer = !inner_decided.is_empty() || location.before_regexes;
+            let longer = prefixes.iter().take(if needs_longer { usize::MAX } else { 0 });
+            let longer = longer.filter(|(other, _)| other.len() > path.len() && other.starts_with(path));
             let longer = Cond::any(longer.map(|(other, _)| covers(other)));
-            let within = covers(path).and(longer.negate());
+            let within = covers(path).and(longer.clone().negate());
             let outer = |mut turn: Turn<'d>, cond: &Cond| {
                 turn.base = turn.base.and(cond.clone());
                 turn.levels.insert(0, location.directive);
@@ -185,13 +186,7 @@ impl<'d> Nginx<'_> {
             if location.before_regexes {
                 let others = match &within {
                     Cond::Is(_) if prefixes.len() == 1 => Cond::Always,
-                    _ => Cond::any(
-                        prefixes
-                            .iter()
-                            .filter(|(o, _)| o.len() > path.len() && o.starts_with(path))
-                            .map(|(o, _)| covers(o)),
-                    )
-                    .negate(),
+                    _ => longer.negate(),
                 };
                 decided.extend(inner.into_iter().map(|turn| outer(turn, &others)));
             } else {

@@ -24,13 +24,13 @@ impl<'d> Nginx<'_> {
         let Some(trimmed) = path.strip_suffix('/').filter(|path| !path.is_empty()) else { return };
         let passes =
             levels.last().is_some_and(|level| level.block.iter().any(|it| it.name.ends_with("_pass")));
-        let exact = |item: &Item| item.base.paths.contains(&json!({ "exact": trimmed }));
+        let exact = json!({ "exact": trimmed });
+        let exact = |item: &Item| item.base.paths.contains(&exact);
         let is_around =
             |location: &Location<'_>| levels.iter().any(|level| std::ptr::eq(*level, location.directive));
-        let is_taken = site.all_locations().into_iter().any(|other| match &other.way {
-            LocationKind::Exact(own) => own == trimmed,
-            LocationKind::Prefix(own) => own == trimmed && !is_around(other),
-            LocationKind::Regex(..) | LocationKind::Named(_) => false,
+        let is_taken = site.index.of_path(trimmed).iter().any(|other| match &other.way {
+            LocationKind::Exact(_) => true,
+            _ => !is_around(other),
         });
         if passes && !is_taken && !items.iter().chain(&self.slashes).any(exact) {
             let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };

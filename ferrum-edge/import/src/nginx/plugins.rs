@@ -1,6 +1,6 @@
 //! What nginx says by directives and the gateway by plugins: limits, headers, compression.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde_json::{Map, Value, json};
@@ -269,7 +269,7 @@ impl Nginx<'_> {
             let value = format!("$http_{}", field.replace('-', "_"));
             self.vars_here.set(name.trim_start_matches('$'), &value, Cond::Always);
         }
-        let mut names: Vec<String> = Vec::new();
+        let mut names: HashSet<String> = HashSet::new();
         for header in sets {
             let [name, value] = header.arguments.as_slice() else { continue };
             let lower = name.to_ascii_lowercase();
@@ -279,7 +279,7 @@ impl Nginx<'_> {
                 let why = "another `proxy_set_header` sets this field, too: targets get one of them";
                 self.out.partial(header.at, format_args!("{place}: {header}"), why, "");
             }
-            names.push(lower);
+            names.insert(lower);
             if name.eq_ignore_ascii_case("host") && is_further {
                 continue;
             }
@@ -292,7 +292,7 @@ impl Nginx<'_> {
         self.vars_here = before;
         self.vars_here.known("remote_user");
         // Targets get it under the names that are set alone.
-        let mut extra: Vec<&String> = taken.values().filter(|field| !names.contains(field)).collect();
+        let mut extra: Vec<&String> = taken.values().filter(|field| !names.contains(*field)).collect();
         extra.sort();
         extra.dedup();
         let is_set = !rules.is_empty();
@@ -375,8 +375,11 @@ impl Nginx<'_> {
 /// Rules as one plugin for each condition, in their order.
 fn grouped(plugin: &'static str, rules: Vec<(Option<Value>, Value)>, made: &mut Vec<Plug>) {
     let mut groups: Vec<(Option<Value>, Vec<Value>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for (when, rule) in rules {
-        match groups.iter_mut().find(|(known, _)| *known == when) {
+        let said = when.as_ref().map_or_else(String::new, Value::to_string);
+        let place = *places.entry(said).or_insert(groups.len());
+        match groups.get_mut(place) {
             Some((_, list)) => list.push(rule),
             None => groups.push((when, vec![rule])),
         }

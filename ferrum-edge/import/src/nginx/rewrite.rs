@@ -301,7 +301,7 @@ impl<'d> Nginx<'_> {
     fn set_behind(&mut self, levels: &[&Directive], rewrite: &Directive) {
         let mut last: &Directive = rewrite;
         for level in levels.iter().rev() {
-            let behind = level.block.iter().skip_while(|it| !std::ptr::eq(*it, last)).skip(1);
+            let behind = level.behind(last).iter();
             for directive in behind.take_while(|it| it.name != "break") {
                 if let ("set", [name, value]) = (directive.name.as_str(), directive.arguments.as_slice()) {
                     self.vars_here.set(name.trim_start_matches('$'), value, Cond::Always);
@@ -328,16 +328,11 @@ impl<'d> Nginx<'_> {
         let is_whole = !before_query.contains('$');
         let literal = if literal.is_empty() { "/".to_owned() } else { literal };
         let slashed = format!("{literal}/");
-        let is_slash = |it: &&Location<'_>| {
-            let passes = it.directive.block.iter().any(|it| it.name.ends_with("_pass"));
-            passes
-                && matches!(&it.way, LocationKind::Exact(own) | LocationKind::Prefix(own) if *own == slashed)
-        };
-        let is_itself = |it: &Location<'_>| matches!(&it.way, LocationKind::Exact(own) | LocationKind::Prefix(own) if *own == literal);
+        let is_slash = |it: &Location<'_>| it.directive.block.iter().any(|it| it.name.ends_with("_pass"));
         // As for requests without the slash of a location.
         if *path == literal
-            && site.locations.iter().any(|it| is_slash(&it))
-            && !site.locations.iter().any(is_itself)
+            && site.index.of_outer_path(&slashed).iter().any(is_slash)
+            && site.index.of_outer_path(&literal).is_empty()
         {
             self.out.done(directive.at, what);
             let to = To::Redirect(json!({ "status_code": 301, "location": slashed }));
@@ -430,12 +425,17 @@ fn redirect_to(status: u16, location: String, keeps_query: bool) -> Option<Value
     Some(json!({ "status_code": status, "location": location, "query": query }))
 }
 
+/// Directives behind a `rewrite` that are looked through; others may look at the new path.
+const MAX_BEHIND: usize = 1000;
+
 /// Whether a directive behind a `rewrite`, in its block or in those that its `if` stands in, may look at the new path.
 fn is_looked_at(levels: &[&Directive], rewrite: &Directive, path: &str) -> bool {
     let mut last: &Directive = rewrite;
     for level in levels.iter().rev() {
-        let behind = level.block.iter().skip_while(|it| !std::ptr::eq(*it, last)).skip(1);
-        for directive in behind {
+        for (n, directive) in level.behind(last).iter().enumerate() {
+            if n > MAX_BEHIND {
+                return true;
+            }
             match (directive.name.as_str(), directive.arguments.first()) {
                 ("break", _) => return false,
                 ("return" | "if", _) => return true,

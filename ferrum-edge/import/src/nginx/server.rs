@@ -1,5 +1,7 @@
 //! Servers: for which hosts and ports, with which certificates, and which of them is asked for everything else.
 
+mod index;
+
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
@@ -8,13 +10,14 @@ use serde_json::{Value, json};
 use super::blocks::Directive;
 use super::item::Item;
 use super::location::{LocationKind, Turn};
-use super::site::{ScriptPlace, Site};
+use super::site::{LocationIndex, ScriptPlace, Site};
 use super::{Nginx, first, said};
 use crate::cond::Cond;
-use crate::draft::{Route, To, set, with_facet};
+use crate::draft::{Route, To, set};
 use crate::ports::{Port, Ports};
 use crate::report::At;
 use crate::text;
+use index::ServerIndex;
 
 /// A port that a server listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,25 +92,27 @@ impl<'d> Nginx<'_> {
         share_tls(&mut servers);
         let ports = self.listeners(&servers);
         self.client_certificates(&servers, http);
-        if has_foreign_names(&servers, &ports) {
+        let index = ServerIndex::new(&servers, &ports);
+        if index.has_foreign_names {
             // On a port where nobody has a name, patterns and the default server are asked for it.
             set(&mut self.out.gateway, "host_fallthrough", true);
         }
         let mut ranks: Vec<Rank> = servers.iter().flat_map(|it| &it.patterns).map(|it| it.rank).collect();
         let unknown = servers.iter().enumerate().filter(|(_, server)| !server.unknown.is_empty());
         ranks.extend(unknown.map(|(n, _)| (Reverse(0), n, usize::MAX)));
+        ranks.sort_unstable();
         // A server named by patterns comes before the default server, in nginx's order.
         let lift = |rank: Rank| {
-            i64::try_from(ranks.iter().filter(|other| **other >= rank).count()).unwrap_or(i64::MAX) * LIFT
+            let behind = ranks.len() - ranks.partition_point(|other| *other < rank);
+            i64::try_from(behind).unwrap_or(i64::MAX) * LIFT
         };
         for (n, server) in servers.iter().enumerate() {
-            let facets = facets(&servers, n, &ports);
-            self.server(server, facets, http, 0);
+            self.server(server, index.facets(server, n), http, 0);
             for pattern in &server.patterns {
-                let facets = pattern_facets(server, pattern, &ports);
+                let facets = index.on_ports(n, json!({ "authority": { "regex": pattern.regex } }));
                 self.server(server, facets, http, lift(pattern.rank));
             }
-            self.unknown_names(&servers, n, &ports, lift((Reverse(0), n, usize::MAX)));
+            self.unknown_names(server, &index, n, lift((Reverse(0), n, usize::MAX)));
         }
     }
 
@@ -164,14 +169,8 @@ impl<'d> Nginx<'_> {
 
     /// Closes what may be a server's by a name that can't be said here, where others would take it without what guards it there:
     /// all that no name, and no pattern before this one, takes on its ports.
-    fn unknown_names(&mut self, servers: &[Server<'_>], n: usize, ports: &Ports, lift: i64) {
-        let server = &servers[n];
-        let is_regex = |pattern: &HostPattern| pattern.rank.0 == Reverse(0);
-        let is_others = |port: &&Port| {
-            let mut behind = servers.iter().skip(n + 1).filter(|other| other.has(port));
-            !is_default(servers, n, port) || behind.any(|other| other.patterns.iter().any(is_regex))
-        };
-        let others: Vec<&Port> = ports.all().filter(|port| server.has(port)).filter(is_others).collect();
+    fn unknown_names(&mut self, server: &Server<'_>, index: &ServerIndex<'_>, n: usize, lift: i64) {
+        let others = if server.unknown.is_empty() { Vec::new() } else { index.shared_ports(n) };
         let mut is_closed = false;
         for (at, name) in &server.unknown {
             let what = format!("server_name {name}");
@@ -187,7 +186,7 @@ impl<'d> Nginx<'_> {
         }
         if is_closed {
             let mut route = Route::new("unknown-names", To::Closed);
-            route.matches = on_ports(json!({ "path": "/" }), &others, ports);
+            route.matches = index.on_some_ports(&others, json!({ "path": "/" }));
             route.priority = Some(lift);
             self.out.route(route);
         }
@@ -243,7 +242,8 @@ impl<'d> Nginx<'_> {
         let locations = self.locations(directive, &mut count);
         let names = server.names.clone();
         let order = self.order(&locations);
-        let site = Site { directive, place, called, names, locations, order, facets, http, lift };
+        let index = LocationIndex::new(&locations);
+        let site = Site { directive, place, called, names, locations, order, facets, http, lift, index };
         self.vars_here = self.vars.clone();
         self.vars_here.name_groups(directive);
         if let Some(name) = first(&[directive], "server_name").filter(|name| !name.contains(['$', '~'])) {
@@ -320,8 +320,8 @@ impl<'d> Nginx<'_> {
 }
 
 impl Server<'_> {
-    fn has(&self, port: &Port) -> bool {
-        self.listens.iter().any(|it| it.port() == *port)
+    fn has_wildcard(&self) -> bool {
+        self.names.iter().any(|name| name.starts_with('*'))
     }
 
     fn read_names(&mut self) {
@@ -361,74 +361,14 @@ fn share_tls(servers: &mut [Server<'_>]) {
     }
 }
 
-/// Whether a server is asked for all that no other one on the port takes.
-fn is_default(servers: &[Server<'_>], n: usize, port: &Port) -> bool {
-    let named = servers.iter().position(|it| it.listens.iter().any(|it| it.port() == *port && it.is_default));
-    let first = servers.iter().position(|it| it.has(port));
-    servers[n].has(port) && named.or(first) == Some(n)
-}
-
-/// Whether there is a name that a server has on some ports, and nobody on others.
-fn has_foreign_names(servers: &[Server<'_>], ports: &Ports) -> bool {
-    let names: HashSet<&String> = servers.iter().flat_map(|server| &server.names).collect();
-    ports.all().any(|port| {
-        let here: HashSet<&String> =
-            servers.iter().filter(|server| server.has(port)).flat_map(|server| &server.names).collect();
-        here.len() < names.len()
-    })
-}
-
-/// The hosts and ports of a server's requests, as keys of matches.
-fn facets(servers: &[Server<'_>], n: usize, ports: &Ports) -> Vec<Value> {
-    let server = &servers[n];
-    let is_default = |port: &Port| is_default(servers, n, port);
-    // Names that a server before this one has on the same port are that one's.
-    let own = |port: &Port| -> Vec<&String> {
-        let taken = |name: &&String| {
-            servers.iter().take(n).any(|other| other.has(port) && other.names.contains(name))
-        };
-        server.names.iter().filter(|name| !taken(name)).collect()
-    };
-    let is_wild =
-        |(m, other): (usize, &Server<'_>)| m != n && other.names.iter().any(|name| name.starts_with('*'));
-    // What patterns mean, and what is closed for names that can't be said, is not what the default server is asked for by its
-    // own names.
-    let has_patterns = |it: &Server<'_>| !it.unknown.is_empty() || !it.patterns.is_empty();
-    let wild = servers.iter().enumerate().any(is_wild) || servers.iter().any(has_patterns);
-    let mine: Vec<&Port> = ports.all().filter(|port| server.has(port)).collect();
-    let Some(first) = mine.first().copied() else { return Vec::new() };
-    let is_everywhere = ports.all().count() == mine.len();
-    let alike = |port: &&Port| own(port) == own(first) && is_default(port) == is_default(first);
-    let mut made = Vec::new();
-    let mut add = |hosts: Option<&[&String]>, facet: Value| {
-        made.push(hosts.map_or_else(|| facet.clone(), |hosts| with_facet(json!({ "hosts": hosts }), &facet)));
-    };
-    if is_everywhere && mine.iter().all(alike) {
-        let (names, default) = (own(first), is_default(first));
-        if !names.is_empty() && (!default || wild) {
-            add(Some(&names), json!({}));
-        }
-        if default {
-            add(None, json!({}));
-        }
-    } else {
-        for port in &mine {
-            let names = own(port);
-            if !names.is_empty() {
-                add(Some(&names), ports.facet(port));
-            }
-            if is_default(port) {
-                add(None, ports.facet(port));
-            }
-        }
-    }
-    made
-}
-
 /// By how much the proxies of one server by pattern go before those of the next.
 const LIFT: i64 = 1_000_000;
 
 impl HostPattern {
+    fn is_regex(&self) -> bool {
+        self.rank.0 == Reverse(0)
+    }
+
     /// `www.*`, a regex behind `~`, or a name with letters that names don't have; `None` where it is none here.
     fn of(name: &str) -> Option<Self> {
         if let Some(regex) = name.strip_prefix('~') {
@@ -445,19 +385,5 @@ impl HostPattern {
         };
         let regex = format!("(?i){}{end}", text::literal(start));
         (!start.contains('*')).then_some(Self { regex, rank: (Reverse(length), 0, 0) })
-    }
-}
-
-/// The requests of a server that its pattern means, on its ports.
-fn pattern_facets(server: &Server<'_>, pattern: &HostPattern, ports: &Ports) -> Vec<Value> {
-    let mine: Vec<&Port> = ports.all().filter(|port| server.has(port)).collect();
-    on_ports(json!({ "authority": { "regex": pattern.regex } }), &mine, ports)
-}
-
-/// A match on some of the ports.
-fn on_ports(one: Value, some: &[&Port], ports: &Ports) -> Vec<Value> {
-    match some.len() == ports.all().count() {
-        true => vec![one],
-        false => some.iter().map(|port| with_facet(one.clone(), &ports.facet(port))).collect(),
     }
 }

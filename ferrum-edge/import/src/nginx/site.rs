@@ -1,5 +1,8 @@
 //! A server and its locations, for what stands in them.
 
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
 use serde_json::Value;
 
 use super::asked::Test;
@@ -20,6 +23,7 @@ pub(super) struct Site<'d> {
     pub(super) http: &'d Directive,
     /// By how much its proxies go before those of others.
     pub(super) lift: i64,
+    pub(super) index: LocationIndex<'d>,
 }
 
 /// How far requests have come in a server's directives.
@@ -41,41 +45,90 @@ impl<'d, 'w> ScriptPlace<'d, 'w> {
     }
 }
 
+/// The locations of a server by their paths.
+#[derive(Default)]
+pub(super) struct LocationIndex<'d> {
+    /// Those on the outermost level, by the order of their paths.
+    outer: BTreeMap<String, Vec<Location<'d>>>,
+    /// All by their paths, those within others as well.
+    all: HashMap<String, Vec<Location<'d>>>,
+    regexes: Vec<Location<'d>>,
+}
+
+impl<'d> LocationIndex<'d> {
+    pub(super) fn new(locations: &[Location<'d>]) -> Self {
+        let mut made = Self::default();
+        for location in locations {
+            match &location.way {
+                LocationKind::Exact(path) | LocationKind::Prefix(path) => {
+                    made.outer.entry(path.clone()).or_default().push(location.clone());
+                }
+                LocationKind::Regex(..) => made.regexes.push(location.clone()),
+                LocationKind::Named(_) => {}
+            }
+        }
+        for location in with_inner(locations) {
+            if let LocationKind::Exact(path) | LocationKind::Prefix(path) = &location.way {
+                made.all.entry(path.clone()).or_default().push(location.clone());
+            }
+        }
+        made
+    }
+
+    /// Those with exactly this path, those within others as well.
+    pub(super) fn of_path(&self, path: &str) -> &[Location<'d>] {
+        self.all.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// Those on the outermost level with exactly this path.
+    pub(super) fn of_outer_path(&self, path: &str) -> &[Location<'d>] {
+        self.outer.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether one's path begins with this one, and goes on.
+    fn has_longer(&self, path: &str) -> bool {
+        let behind = (Bound::Excluded(path), Bound::Unbounded);
+        self.outer.range::<str, _>(behind).next().is_some_and(|(own, _)| own.starts_with(path))
+    }
+}
+
+/// Locations, and then those within them.
+pub(super) fn with_inner<'l, 'd>(locations: &'l [Location<'d>]) -> Vec<&'l Location<'d>> {
+    let mut made: Vec<&Location<'d>> = locations.iter().collect();
+    let mut at = 0;
+    while let Some(location) = made.get(at).copied() {
+        made.extend(&location.inner);
+        at += 1;
+    }
+    made
+}
+
 impl<'d> Site<'d> {
+    /// All locations, those within others as well.
+    pub(super) fn all_locations(&self) -> Vec<&Location<'d>> {
+        with_inner(&self.locations)
+    }
+
     /// Where a path that begins so goes, for a rewrite that looks for another location. `None` when more than one may take it.
     pub(super) fn led_to(&self, path: &str, is_whole: bool) -> Option<&Location<'d>> {
-        let fits = |location: &&&Location<'d>| match &location.way {
-            LocationKind::Exact(own) => is_whole && own == path,
-            LocationKind::Prefix(own) => path.starts_with(own.as_str()),
-            _ => false,
-        };
-        let all: Vec<&Location<'d>> = self.locations.iter().collect();
-        let exact = all.iter().filter(fits).find(|it| matches!(it.way, LocationKind::Exact(_)));
-        if let Some(exact) = exact {
+        let index = &self.index;
+        let is_exact = |location: &&Location<'_>| matches!(location.way, LocationKind::Exact(_));
+        if is_whole && let Some(exact) = index.of_outer_path(path).iter().find(is_exact) {
             return Some(exact);
         }
-        let length = |location: &Location<'d>| match &location.way {
-            LocationKind::Prefix(own) => own.len(),
-            _ => 0,
-        };
-        let best = *all.iter().filter(fits).max_by_key(|location| length(location))?;
+        let ends = path.char_indices().map(|(end, _)| end).chain([path.len()]).rev();
+        let is_prefix = |location: &&Location<'_>| !is_exact(location);
+        let mut prefixes =
+            ends.filter_map(|end| index.of_outer_path(path.get(..end)?).iter().rfind(is_prefix));
+        let best = prefixes.next()?;
         // A path that goes on may be a longer location's, or a regex's.
-        let may_be_other = all.iter().any(|other| match &other.way {
-            LocationKind::Exact(own) | LocationKind::Prefix(own) => {
-                !is_whole && own.len() > path.len() && own.starts_with(path)
-            }
+        let has_longer = !is_whole && index.has_longer(path);
+        let fits = |location: &Location<'_>| match &location.way {
             LocationKind::Regex(regex, ignores) if is_whole => Test::Regex(regex, *ignores).fits_text(path),
             LocationKind::Regex(regex, ignores) => may_begin(regex, *ignores, path),
-            LocationKind::Named(_) => false,
-        });
-        let has_regexes = all.iter().any(|it| matches!(it.way, LocationKind::Regex(..)));
-        let is_sure = !may_be_other
-            || best.before_regexes && has_regexes && {
-                !all.iter().any(|other| {
-                    matches!(&other.way, LocationKind::Exact(own) | LocationKind::Prefix(own)
-                if !is_whole && own.len() > path.len() && own.starts_with(path))
-                })
-            };
+            _ => false,
+        };
+        let is_sure = !has_longer && (best.before_regexes || !index.regexes.iter().any(fits));
         (is_sure && best.inner.is_empty()).then_some(best)
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Nginx;
 use super::blocks::Directive;
-use crate::draft::{is_service, join, set, target};
+use crate::draft::{Targets, is_service, set, target};
 use crate::text;
 
 /// A named group of servers.
@@ -23,16 +23,17 @@ impl Nginx<'_> {
         let place = format!("upstream {called}");
         let mut made = Map::new();
         set(&mut made, "algorithm", "weighted_round_robin");
-        let mut targets = Vec::new();
+        let mut targets = Targets::default();
         for directive in &upstream.block {
             if directive.name == "resolver" {
                 // Said below, where a service is looked up.
             } else if directive.name != "server" {
                 self.balancing(&place, directive, &mut made);
             } else if let Some(target) = self.target(&place, directive) {
-                join(&mut targets, target);
+                targets.join(target);
             }
         }
+        let targets = targets.list;
         if targets.is_empty() {
             let why = "it has no servers that could be translated";
             self.out.lost(upstream.at, place, why, "what passes to it answers 503");

@@ -1,5 +1,7 @@
 //! Traefik's entry points: where it listens, what it does with all that comes there, and which of them a router is on.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::{Traefik, middlewares, switched};
@@ -35,7 +37,8 @@ impl Traefik<'_> {
             documents.iter().flat_map(of).map(|(_, router)| router.texts("entryPoints")).collect::<Vec<_>>()
         };
         let (http, streams) = (routers("http"), [routers("tcp"), routers("udp")].concat());
-        let named = |lists: &[Vec<String>], name: &str| lists.iter().flatten().any(|entry| entry == name);
+        let (http, streams): (HashSet<&String>, HashSet<&String>) =
+            (http.iter().flatten().collect(), streams.iter().flatten().collect());
         let points: Vec<&(String, Node)> =
             documents.iter().filter_map(|it| it.get("entryPoints")).flat_map(Node::entries).collect();
         for (name, point) in &points {
@@ -46,7 +49,7 @@ impl Traefik<'_> {
             let has_tls = switched(point.path(&["http", "tls"])).is_some();
             let is_tls = number == 443 || has_tls || name.contains("secure") || name == "https";
             // A router that names none is on all of them.
-            let serves = named(&http, name) || !named(&streams, name);
+            let serves = http.contains(name) || !streams.contains(name);
             let port = (serves && !address.ends_with("/udp")).then(|| {
                 self.ports.add(is_tls, number, host);
                 Port::new(is_tls, number, host)
@@ -56,6 +59,7 @@ impl Traefik<'_> {
             let name = name.clone();
             let tls = point.path(&["http", "tls"]).cloned().filter(|_| has_tls);
             let point = EntryPoint { name, number, port, has_tls, tls_options, tls, is_default };
+            self.entry_places.entry(point.name.clone()).or_insert(self.entry_points.len());
             self.entry_points.push(point);
         }
         if !self.entry_points.is_empty() {
@@ -66,7 +70,7 @@ impl Traefik<'_> {
 
     /// Whether another proxy in front says clients' addresses by the PROXY protocol.
     fn proxy_protocol(&mut self, points: &[&(String, Node)]) {
-        let is_http = |name: &str| self.entry_points.iter().any(|it| it.name == name && it.port.is_some());
+        let is_http = |name: &str| self.entry(name).is_some_and(|it| it.port.is_some());
         let (with, without): (Vec<&Node>, Vec<&Node>) = points
             .iter()
             .filter(|(name, _)| is_http(name))
@@ -92,6 +96,11 @@ impl Traefik<'_> {
         self.out.lost(first.at, "entryPoints: proxyProtocol", why, todo);
     }
 
+    /// The entry point of this name.
+    pub(super) fn entry(&self, name: &str) -> Option<&EntryPoint> {
+        self.entry_points.get(*self.entry_places.get(name)?)
+    }
+
     /// Trusts these networks besides those of other entry points.
     fn trusted(&mut self, networks: impl IntoIterator<Item = String>) {
         let known = self.out.gateway.entry("trusted_proxies").or_insert_with(|| json!([]));
@@ -105,7 +114,7 @@ impl Traefik<'_> {
 
     pub(super) fn entry_point(&mut self, name: &str, point: &Node) {
         let what = format!("entryPoints.{name}");
-        if !self.entry_points.iter().any(|it| it.name == name) {
+        if self.entry(name).is_none() {
             self.out.lost(point.at, what, "its port is not known", "");
             return;
         }
@@ -126,7 +135,7 @@ impl Traefik<'_> {
         let Some(entry) = point.path(&["http", "redirections", "entryPoint"]) else { return };
         let to = entry.text_of("to").unwrap_or_default();
         let scheme = entry.text_of("scheme").unwrap_or("https");
-        let known = self.entry_points.iter().find(|it| it.name == to).map(|it| it.number);
+        let known = self.entry(to).map(|it| it.number);
         let number = known.or_else(|| to.rsplit(':').next().and_then(|it| it.parse::<u16>().ok()));
         let what = format!("entryPoints.{name}.http.redirections");
         if number.is_none() {
@@ -142,7 +151,7 @@ impl Traefik<'_> {
         let (get, others) = middlewares::paths::statuses(is_permanent);
         let scheme = if scheme == "http" { "http" } else { "https" };
         let location = format!("{scheme}://${{request.host}}{port}${{request.target}}");
-        let from = self.entry_points.iter().find(|it| it.name == name).and_then(|it| it.port.as_ref());
+        let from = self.entry(name).and_then(|it| it.port.as_ref());
         let facet = from.map_or_else(|| json!({ "scheme": "http" }), |port| self.ports.facet(port));
         for (status, cond, priority) in
             [(get, Cond::methods(&["GET"]), 2_000_000_000), (others, Cond::Always, 1_999_999_999)]
@@ -169,7 +178,7 @@ impl Traefik<'_> {
     pub(super) fn facets(&mut self, what: &str, router: &Node, entries: &[String]) -> Option<Vec<Value>> {
         let is_tls = switched(router.get("tls")).is_some();
         let scheme = |is_tls: bool| json!({ "scheme": if is_tls { "https" } else { "http" } });
-        let known = |entry: &String| self.entry_points.iter().find(|it| it.name == *entry);
+        let known = |entry: &String| self.entry(entry);
         if self.entry_points.is_empty()
             || !entries.is_empty() && !entries.iter().any(|entry| known(entry).is_some())
         {
@@ -203,7 +212,7 @@ impl Traefik<'_> {
         let mine: Vec<&Port> = served.into_iter().filter(is_mine).map(|(port, _)| port).collect();
         Some(match mine.as_slice() {
             [] => vec![scheme(is_tls)],
-            mine if mine.len() == self.ports.all().count() => vec![json!({})],
+            mine if mine.len() == self.ports.count() => vec![json!({})],
             mine => mine.iter().map(|port| self.ports.facet(port)).collect(),
         })
     }

@@ -1,5 +1,7 @@
 //! Labels of a Compose file as the tree that a dynamic file would be.
 
+use std::collections::HashMap;
+
 use crate::draft::Import;
 use crate::report::At;
 use crate::tree::{Node, NodeValue};
@@ -20,7 +22,8 @@ pub(super) enum Exposed {
 
 /// The dynamic configuration that the labels of a Compose file's services make.
 pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> Node {
-    let mut made = Node::new(document.at, NodeValue::Map(Vec::new()));
+    let node = Node::new(document.at, NodeValue::Map(Vec::new()));
+    let mut made = Dynamic { node, places: HashMap::new() };
     let mut count = 0;
     for (name, service) in document.get("services").map_or(&[][..], Node::entries) {
         let labels = labels(service);
@@ -41,7 +44,7 @@ pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> No
             count += 1;
             if count > MAX_LABELS {
                 out.lost(*at, key, format_args!("more than {MAX_LABELS} labels"), "");
-                return made;
+                return made.node;
             }
             let parts: Vec<&str> = path.split('.').collect();
             if parts.len() < 3 || !matches!(parts[0], "http" | "tcp" | "udp") {
@@ -67,7 +70,7 @@ pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> No
                     None => spelled(part),
                 })
                 .collect();
-            put(&mut made, &spelled, written(&spelled, value, *at));
+            made.put(&spelled, written(&spelled, value, *at));
         }
         if !has_service && !routers.is_empty() {
             container.usual_server(out, &mut made);
@@ -76,7 +79,7 @@ pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> No
             container.lead(&mut made, router);
         }
     }
-    made
+    made.node
 }
 
 /// What a label says, as a dynamic file would have it.
@@ -112,7 +115,7 @@ impl Container<'_> {
     }
 
     /// A service's server is the container, by its name and the port of the label. Whether the label is about that.
-    fn server(&self, made: &mut Node, parts: &[&str], value: &str, at: At) -> bool {
+    fn server(&self, made: &mut Dynamic, parts: &[&str], value: &str, at: At) -> bool {
         let [kind, "services", called, lower, server, port] = *parts else { return false };
         if !lower.eq_ignore_ascii_case("loadbalancer") || !server.eq_ignore_ascii_case("server") {
             return false;
@@ -125,13 +128,13 @@ impl Container<'_> {
                 ("address", format!("{}:{value}", self.name))
             };
             let servers = Node::list(at, vec![Node::map(at, vec![(key, Node::text(at, place))])]);
-            put(made, &[kind, "services", called, "loadBalancer", "servers"], servers);
+            made.put(&[kind, "services", called, "loadBalancer", "servers"], servers);
         }
         true
     }
 
     /// Without a label for the port, the container's own is asked, which the labels don't say.
-    fn usual_server(&self, out: &mut Import, made: &mut Node) {
+    fn usual_server(&self, out: &mut Import, made: &mut Dynamic) {
         let at = self.service.at;
         let port = self.service.texts("expose").first().cloned().or_else(|| {
             let ports = self.service.texts("ports");
@@ -142,7 +145,7 @@ impl Container<'_> {
             Some(port) => {
                 let url = Node::text(at, format!("http://{}:{port}", self.name));
                 let servers = Node::list(at, vec![Node::map(at, vec![("url", url)])]);
-                put(made, &["http", "services", self.name, "loadBalancer", "servers"], servers);
+                made.put(&["http", "services", self.name, "loadBalancer", "servers"], servers);
             }
             None => out.lost(
                 at,
@@ -154,18 +157,17 @@ impl Container<'_> {
     }
 
     /// A router without a service leads to the container's own.
-    fn lead(&self, made: &mut Node, router: &str) {
-        if made.path(&["http", "routers", router, "service"]).is_some() {
+    fn lead(&self, made: &mut Dynamic, router: &str) {
+        if made.named("routers", router).is_some_and(|(_, router)| router.get("service").is_some()) {
             return;
         }
-        let is_own = |called: &str| {
-            let start = format!("traefik.http.services.{called}.");
-            self.labels.iter().any(|(key, ..)| key.starts_with(&start))
-        };
-        let services = made.path(&["http", "services"]).map_or(&[][..], Node::entries);
-        let own = services.iter().find(|(called, _)| is_own(called));
-        let called = own.map_or(self.name, |(called, _)| called.as_str()).to_owned();
-        put(made, &["http", "routers", router, "service"], Node::text(self.service.at, called));
+        let own = self.labels.iter().filter_map(|(key, ..)| {
+            let (called, _) = key.strip_prefix("traefik.http.services.")?.split_once('.')?;
+            Some((made.named("services", called)?.0, called))
+        });
+        // The one that was named first of all.
+        let called = own.min().map_or(self.name, |(_, called)| called).to_owned();
+        made.put(&["http", "routers", router, "service"], Node::text(self.service.at, called));
     }
 }
 
@@ -192,21 +194,63 @@ fn unescaped(text: &str) -> String {
     text.replace("$$", "$")
 }
 
+/// Keys above a name: `http` and `routers`, and the name itself.
+const NAMED: usize = 3;
+
+/// A dynamic configuration in the making.
+struct Dynamic {
+    node: Node,
+    /// Where keys are in their maps, by the ways to them, as far as these end with the name of a router, a service or a middleware.
+    places: HashMap<String, usize>,
+}
+
+impl Dynamic {
+    fn put(&mut self, keys: &[&str], value: Node) {
+        put_by(&mut self.node, keys, value, "", Some(&mut self.places));
+    }
+
+    /// A router or service of this name, and where it is among all of them.
+    fn named(&self, kind: &str, name: &str) -> Option<(usize, &Node)> {
+        let place = *self.places.get(&format!(".http.{kind}.{name}"))?;
+        Some((place, &self.node.path(&["http", kind])?.all_entries().get(place)?.1))
+    }
+}
+
 /// Puts a value at the end of a way of keys. A switch such as `tls=true` says no more than what is said below it.
 pub(super) fn put(root: &mut Node, keys: &[&str], value: Node) {
+    put_by(root, keys, value, "", None);
+}
+
+/// The same below a way of keys, which `places` tells apart.
+fn put_by(
+    root: &mut Node,
+    keys: &[&str],
+    value: Node,
+    before: &str,
+    mut places: Option<&mut HashMap<String, usize>>,
+) {
     let Some((first, rest)) = keys.split_first() else { return };
     let NodeValue::Map(entries) = &mut root.value else { return };
-    let position = entries.iter().position(|(key, _)| key == first);
+    let way = format!("{before}.{first}");
+    // Names may have dots, but then nothing stands below them.
+    places = places.filter(|_| before.matches('.').count() < NAMED);
+    let position = match &places {
+        Some(places) => places.get(&way).copied(),
+        None => entries.iter().position(|(key, _)| key == first),
+    };
     let at = position.unwrap_or_else(|| {
         entries.push(((*first).to_owned(), Node::new(value.at, NodeValue::Map(Vec::new()))));
         entries.len() - 1
     });
+    if let Some(places) = &mut places {
+        places.insert(way.clone(), at);
+    }
     let Some((_, node)) = entries.get_mut(at) else { return };
     if !rest.is_empty() {
         if !matches!(node.value, NodeValue::Map(_)) {
             *node = Node::new(value.at, NodeValue::Map(Vec::new()));
         }
-        put(node, rest, value);
+        put_by(node, rest, value, &way, places);
     } else if !matches!(node.value, NodeValue::Map(_)) || node.is_empty() || value.plain().is_none() {
         *node = value;
     }

@@ -34,11 +34,8 @@ impl Traefik<'_> {
                     self.get_certificate(&what, router, &hosts, &[]);
                 }
                 let points = router.texts("entryPoints");
-                let ports: Vec<u16> = points
-                    .iter()
-                    .filter_map(|point| self.entry_points.iter().find(|it| it.name == *point))
-                    .map(|it| it.number)
-                    .collect();
+                let ports: Vec<u16> =
+                    points.iter().filter_map(|point| self.entry(point)).map(|it| it.number).collect();
                 let (Some(names), false, false, false) =
                     (names, targets.is_empty(), guarded, ports.is_empty())
                 else {

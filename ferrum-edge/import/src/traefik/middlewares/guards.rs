@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Made, TODO, is_true, list, number};
 use crate::cond::Cond;
-use crate::draft::Plug;
+use crate::draft::{Password, Plug, basic_auth, only_group};
 use crate::report::At;
 use crate::text;
 use crate::traefik::Traefik;
@@ -62,7 +62,7 @@ impl Traefik<'_> {
             let pair = user.split_once(':');
             good &= pair.is_some_and(|(name, hash)| {
                 let known = ["$2", "$apr1$"].iter().any(|start| hash.starts_with(start));
-                known && self.account(name, hash, &group)
+                known && self.out.account(name, Password::Hash(hash), std::slice::from_ref(&group))
             });
         }
         if !good {
@@ -72,33 +72,14 @@ impl Traefik<'_> {
         }
         let hides = is_true(settings, "removeHeader");
         let realm = settings.text_of("realm").unwrap_or("traefik");
-        made.plugins.push(Plug::new("basic_auth", json!({ "realm": realm, "hide_credentials": hides })));
-        made.plugins.push(Plug::new("access_control", json!({ "allowed_groups": [group] })));
+        made.plugins.push(basic_auth(realm, hides));
+        made.plugins.push(only_group(&group));
         // It takes the place of what the client sends under this name.
         if let Some(name) = settings.text_of("headerField").filter(|name| !name.is_empty()) {
             let rule = json!({ "operation": "set", "target": "header", "key": name, "value": "${consumer.username}" });
             made.plugins.push(Plug::new("request_transformer", json!({ "rules": [rule] })));
         }
         self.out.done(settings.at, what);
-    }
-
-    fn account(&mut self, name: &str, hash: &str, group: &str) -> bool {
-        let credentials = json!({ "basic_auth": { "password_hash": hash } });
-        match self.out.consumers.iter_mut().find(|known| known["username"] == name) {
-            Some(known) if known["credentials"] != credentials => return false,
-            Some(known) => {
-                if let Some(Value::Array(groups)) = known.get_mut("acl_groups") {
-                    groups.push(json!(group));
-                }
-            }
-            None => {
-                let id = self.out.id("consumer", name);
-                self.out.consumers.push(
-                    json!({ "id": id, "username": name, "acl_groups": [group], "credentials": credentials }),
-                );
-            }
-        }
-        true
     }
 
     pub(super) fn forward_auth(&mut self, what: &str, settings: &Node, made: &mut Made) {
