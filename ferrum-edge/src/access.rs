@@ -206,7 +206,7 @@ impl Access {
         match (caller, &self.jwt) {
             (Some(caller), _) => Ok(caller),
             (None, Some(jwt)) => jwt.caller(bearer),
-            (None, None) => Err("The token is not known"),
+            (None, None) => Err("Unknown token"),
         }
     }
 }
@@ -243,7 +243,7 @@ impl TryFrom<f64> for NumericDate {
 
 impl Jwt {
     fn caller(&self, token: &str) -> Result<Caller, &'static str> {
-        const UNREADABLE: &str = "The token is not known, and is no JWT";
+        const UNREADABLE: &str = "Unknown token, and not a JWT";
         let (signed, signature) = token.rsplit_once('.').ok_or(UNREADABLE)?;
         let (header, claims) = signed.split_once('.').ok_or(UNREADABLE)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| UNREADABLE)?;

@@ -250,6 +250,7 @@ const ORDERS: &[Order] = &[
         modules: &[
             "client",
             "server",
+            "codec",
             "sealed",
             "hub",
             "tls",

@@ -288,7 +288,7 @@ test('wrong tokens are refused with the reason, and a session ends where it is e
     const page = await visit(browser, gateway, null);
     await fill(page, '#token', 'this is no token');
     await page.click('button[type=submit]');
-    await shows(page, 'The token is not known');
+    await shows(page, 'Unknown token');
     await logIn(page, ADMIN);
     const cookies = await page.browserContext().cookies();
     assert.ok(cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === 'Strict', JSON.stringify(cookies));

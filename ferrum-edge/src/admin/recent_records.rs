@@ -67,7 +67,7 @@ fn file(settings: &Settings) -> Option<PathBuf> {
 
 fn no_file() -> Refused {
     let detail =
-        "Access records are in no file as JSON; set `gateway.access_log.path`, or follow them as they come";
+        "There is no access log in JSON: set `gateway.access_log.path`, or follow new records with `logs -f`";
     Box::new(problem(StatusCode::NOT_FOUND, "no_access_log", detail))
 }
 

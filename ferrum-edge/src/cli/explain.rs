@@ -335,8 +335,10 @@ fn tell(document: &Value) {
     for loser in list(&document["not_chosen"]) {
         print::line(format_args!("not {}: {}", text(&loser["proxy"]), text(&loser["reason"])));
     }
-    if let Some(others) = document["others"].as_u64().filter(|others| *others > 0) {
-        print::line(format_args!("others further off: {others}"));
+    match document["others"].as_u64() {
+        None | Some(0) => {}
+        Some(1) => print::line("1 other proxy does not match"),
+        Some(others) => print::line(format_args!("{others} other proxies do not match")),
     }
 }
 

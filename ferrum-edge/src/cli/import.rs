@@ -45,7 +45,7 @@ pub(super) struct ImportArgs {
     /// the configuration; exit code 4 if there are any
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
-    /// Host of recorded requests without one [default: the first of the configuration]
+    /// Host of recorded requests without one, or `https://HOST` if the log does not contain the scheme [default: the first host of the configuration]
     #[arg(long, value_name = "HOST", requires = "compare")]
     host: Option<String>,
     /// Writes the report as JSON to this file

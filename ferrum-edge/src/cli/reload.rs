@@ -58,7 +58,7 @@ pub(super) fn reload(args: &ReloadArgs) -> u8 {
         if let Err(error) = &before {
             print::error(format_args!("No gateway answers at {address}: {error}"));
         }
-        print::error("Say which process is meant: --pid PID or --pid-file FILE, or --admin ADDRESS");
+        print::error("Specify the gateway: --pid PID, --pid-file FILE or --admin ADDRESS");
         return MISUSED;
     };
     let told = process::ids(pid);
@@ -140,7 +140,7 @@ fn wait(admin: &Admin, address: &AdminAddress, before: &ConfigurationState, told
             return 0;
         }
         if now.refused != before.refused {
-            print::error(format_args!("Refused; revision {} goes on serving:", now.revision));
+            print::error(format_args!("Refused; revision {} stays in use:", now.revision));
             let problems = status["config"]["last_refusal"]["problems"].as_array();
             for problem in problems.into_iter().flatten().filter_map(Value::as_str) {
                 print::error(problem);

@@ -141,15 +141,15 @@ fn why(
             "it fits, but a narrower host pattern has proxies of its own (see `host_fallthrough`)".to_owned()
         }
         (Distance::AllFits, Some((_, _, won))) if host_rank(won) < host_rank(rule) => {
-            format!("it fits too, but {} is less exact than {}", hosts(rule), hosts(won))
+            format!("it also matches, but {} is less exact than {}", hosts(rule), hosts(won))
         }
         (Distance::AllFits, Some((_, won, _))) if won.priority > rules.priority => {
-            format!("it fits too, but its priority {} is lower than {}", rules.priority, won.priority)
+            format!("it also matches, but its priority {} is lower than {}", rules.priority, won.priority)
         }
         (Distance::AllFits, Some((_, _, won))) if won.path == rule.path => {
-            "it fits too, but has fewer conditions".to_owned()
+            "it also matches, but has fewer conditions".to_owned()
         }
-        (Distance::AllFits, Some(_)) => format!("it fits too, but {path} is less exact"),
+        (Distance::AllFits, Some(_)) => format!("it also matches, but {path} is less exact"),
         (Distance::ConditionFails, _) => {
             let failing =
                 rule.condition.as_ref().map(|condition| condition.failing(exchange)).unwrap_or_default();

@@ -194,7 +194,7 @@ fn a_reload_takes_a_good_file_and_refuses_a_bad_one() {
     let output = reload();
     assert_eq!(output.status.code(), Some(3));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("revision 2 goes on serving") && said.contains("listen_path"), "{said}");
+    assert!(said.contains("revision 2 stays in use") && said.contains("listen_path"), "{said}");
     assert!(get(gateway.http, "/").ends_with("two"));
     let status = gateway.status();
     assert_eq!((&status["config"]["revision"], &status["config"]["refused"]), (&2.into(), &1.into()));

@@ -15,7 +15,7 @@ use http::header::LOCATION;
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
-use super::recorded::{self, RecordedRequest};
+use super::recorded::{self, LogOrigin, RecordedRequest};
 use crate::cli::offline::WrittenRequest;
 use crate::cli::{BAD_CONFIG, DIFFERENT, FAILED, print};
 use crate::source::file::{Source, Spec};
@@ -64,7 +64,11 @@ pub(super) fn compare(
     let left_out = leave_out(&mut document);
     let host =
         host.map(str::to_owned).or_else(|| first_host(&document)).unwrap_or_else(|| "localhost".to_owned());
-    let (requests, unread) = match requests(log, &host) {
+    let Some(origin) = LogOrigin::parse(&host) else {
+        print::error(format_args!("--host {host}: not a host; write HOST, or https://HOST"));
+        return BAD_CONFIG;
+    };
+    let (requests, unread) = match requests(log, origin) {
         Ok(read) => read,
         Err(code) => return code,
     };
@@ -125,12 +129,12 @@ pub(super) fn compare(
 }
 
 /// The requests of a log, and how many of its lines are none.
-fn requests(log: &Path, host: &str) -> Result<(Vec<RecordedRequest>, usize), u8> {
+fn requests(log: &Path, origin: LogOrigin<'_>) -> Result<(Vec<RecordedRequest>, usize), u8> {
     let text = Disk.read(log).map_err(|error| {
         print::error(format_args!("{}: {error}", log.display()));
         FAILED
     })?;
-    recorded::read(&text, host, MAX_REQUESTS).map_err(|why| {
+    recorded::read(&text, origin, MAX_REQUESTS).map_err(|why| {
         print::error(format_args!("{}: {why}", log.display()));
         BAD_CONFIG
     })

@@ -20,6 +20,24 @@ pub(super) struct RecordedRequest {
     pub(super) location: Option<String>,
 }
 
+/// Where requests went whose record does not say it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogOrigin<'o> {
+    /// `http` or `https`.
+    pub(super) scheme: &'o str,
+    pub(super) host: &'o str,
+}
+
+impl<'o> LogOrigin<'o> {
+    /// `HOST`, `http://HOST` or `https://HOST`; `None` for another scheme, and for more than a host.
+    pub(super) fn parse(text: &'o str) -> Option<Self> {
+        let (scheme, host) = text.split_once("://").unwrap_or(("http", text));
+        let authority: http::uri::Authority = host.parse().ok()?;
+        (matches!(scheme, "http" | "https") && !authority.as_str().contains('@'))
+            .then_some(Self { scheme, host })
+    }
+}
+
 /// Fields of a recorded request that are another connection's, or that a browser leaves out of requests.
 const LEFT_OUT: [&str; 6] = ["connection", "content-length", "host", "transfer-encoding", "upgrade", "te"];
 
@@ -39,11 +57,16 @@ static HAPROXY: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(line).ok()
 });
 
-/// Reads a log or a HAR file. Says how many of its lines are none that are known. `host` is that of requests without one.
+/// Reads a log or a HAR file. Says how many of its lines are none that are known. `origin` counts where a record does not say
+/// host or scheme.
 ///
 /// # Errors
 /// A text that begins like a HAR file and is none.
-pub(super) fn read(text: &str, host: &str, most: usize) -> Result<(Vec<RecordedRequest>, usize), String> {
+pub(super) fn read(
+    text: &str,
+    origin: LogOrigin<'_>,
+    most: usize,
+) -> Result<(Vec<RecordedRequest>, usize), String> {
     let is_har =
         text.trim_start().starts_with('{') && text.contains("\"entries\"") && text.contains("\"log\"");
     if is_har && let Ok(har) = serde_json::from_str::<Value>(text) {
@@ -58,8 +81,8 @@ pub(super) fn read(text: &str, host: &str, most: usize) -> Result<(Vec<RecordedR
             break;
         }
         let found = match serde_json::from_str::<Value>(line) {
-            Ok(record) => of_json(&record, host),
-            Err(_) => of_line(line, host),
+            Ok(record) => of_json(&record, origin),
+            Err(_) => of_line(line, origin),
         };
         match found {
             Some(request) => made.push(request),
@@ -94,26 +117,29 @@ fn of_har(entry: &Value) -> Option<RecordedRequest> {
 }
 
 /// A record of the gateway's own, of Caddy or of Traefik.
-fn of_json(record: &Value, host: &str) -> Option<RecordedRequest> {
+fn of_json(record: &Value, origin: LogOrigin<'_>) -> Option<RecordedRequest> {
     let text = |at: &str| record.pointer(at).and_then(Value::as_str);
     let first = |names: &[&str]| names.iter().find_map(|at| text(at));
     let number = |names: &[&str]| names.iter().find_map(|at| record.pointer(at).and_then(Value::as_u64));
     let method = first(&["/request/method", "/RequestMethod", "/http.request.method", "/request_method"])?;
     let query = text("/url.query").map(|query| format!("?{query}")).unwrap_or_default();
     let target = first(&["/request/uri", "/RequestPath", "/url.path", "/request_uri"])?;
-    let host = first(&["/request/host", "/RequestHost", "/server.address", "/host"]).unwrap_or(host);
+    let host = first(&["/request/host", "/RequestHost", "/server.address", "/host"]).unwrap_or(origin.host);
     let names = ["/status", "/DownstreamStatus", "/http.response.status_code"];
     let status = number(&names).or_else(|| names.iter().find_map(|at| text(at)?.parse().ok()))?;
     let client = first(&["/request/remote_ip", "/ClientHost", "/client.address", "/remote_addr"]);
     let own = record.pointer("/request/headers").and_then(Value::as_object).into_iter().flatten();
     let pairs = own.filter_map(|(name, values)| Some((name.as_str(), values.get(0)?.as_str()?)));
     let agent = first(&["/user_agent.original", "/http_user_agent", "/request_User-Agent"]);
-    let is_tls = record.pointer("/request/tls").is_some()
-        || first(&["/RequestScheme", "/url.scheme"]) == Some("https");
+    let scheme = match record.pointer("/request") {
+        Some(request) if request.get("tls").is_some() => "https",
+        Some(_) => "http",
+        None => first(&["/RequestScheme", "/url.scheme", "/scheme"]).unwrap_or(origin.scheme),
+    };
     let location = record.pointer("/resp_headers/Location/0").and_then(Value::as_str).map(str::to_owned);
     Some(RecordedRequest {
         method: method.parse().ok()?,
-        url: url(if is_tls { "https" } else { "http" }, host, &format!("{target}{query}"))?,
+        url: url(scheme, host, &format!("{target}{query}"))?,
         headers: fields(pairs.chain(agent.map(|agent| ("user-agent", agent)))),
         client: client.and_then(|client| client.parse().ok()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         status: u16::try_from(status).ok().filter(|status| (200..600).contains(status))?,
@@ -122,7 +148,7 @@ fn of_json(record: &Value, host: &str) -> Option<RecordedRequest> {
 }
 
 /// A line of the combined format, also with a host before it, or of HAProxy's HTTP log.
-fn of_line(line: &str, host: &str) -> Option<RecordedRequest> {
+fn of_line(line: &str, origin: LogOrigin<'_>) -> Option<RecordedRequest> {
     let found = COMBINED.as_ref().and_then(|regex| regex.captures(line));
     let found = found.or_else(|| HAPROXY.as_ref().and_then(|regex| regex.captures(line)))?;
     let text = |name: &str| found.name(name).map(|it| it.as_str());
@@ -131,7 +157,7 @@ fn of_line(line: &str, host: &str) -> Option<RecordedRequest> {
     let referer = text("referer").filter(is_said).map(|referer| ("referer", referer));
     Some(RecordedRequest {
         method: text("method")?.parse().ok()?,
-        url: url("http", text("host").unwrap_or(host), text("target")?)?,
+        url: url(origin.scheme, text("host").unwrap_or(origin.host), text("target")?)?,
         headers: fields(agent.into_iter().chain(referer)),
         client: text("client")?.parse().ok()?,
         status: text("status")?.parse().ok().filter(|status| (200..600).contains(status))?,
@@ -163,7 +189,9 @@ fn fields<'f>(pairs: impl Iterator<Item = (&'f str, &'f str)>) -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::{LogOrigin, read};
+
+    const ORIGIN: LogOrigin<'_> = LogOrigin { scheme: "http", host: "a.test" };
 
     #[test]
     fn each_format_is_read() {
@@ -178,13 +206,31 @@ mod tests {
         for (line, host) in
             lines.into_iter().zip(["a.test", "b.test", "a.test", "b.test", "b.test", "b.test"])
         {
-            let (made, unread) = read(line, "a.test", 9).expect("a log");
+            let (made, unread) = read(line, ORIGIN, 9).expect("a log");
             assert_eq!((made.len(), unread), (1, 0), "{line}");
             assert_eq!(made[0].url.to_string(), format!("http://{host}/a?x=1"), "{line}");
             assert_eq!((made[0].status, made[0].client.to_string().as_str()), (200, "10.0.0.7"), "{line}");
         }
-        let (made, unread) = read("nonsense\n\n{}\n", "a.test", 9).expect("a log");
+        let (made, unread) = read("nonsense\n\n{}\n", ORIGIN, 9).expect("a log");
         assert_eq!((made.len(), unread), (0, 2));
+    }
+
+    #[test]
+    fn an_origin_gives_the_scheme_that_a_record_lacks() {
+        let line = r#"10.0.0.7 - - [27/Nov/2026:10:00:00 +0000] "GET /a HTTP/1.1" 200 5 "-" "curl/8""#;
+        for (given, url) in [
+            ("https://shop.test", "https://shop.test/a"),
+            ("http://shop.test:8080", "http://shop.test:8080/a"),
+            ("shop.test", "http://shop.test/a"),
+        ] {
+            let (made, _) = read(line, LogOrigin::parse(given).expect(given), 9).expect("a log");
+            assert_eq!(made[0].url.to_string(), url, "{given}");
+        }
+        for refused in
+            ["ftp://shop.test", "https://shop.test/path", "a b", "", "https://ann@shop.test", "https://"]
+        {
+            assert!(LogOrigin::parse(refused).is_none(), "{refused}");
+        }
     }
 
     #[test]
@@ -193,7 +239,7 @@ mod tests {
             [{"name":":authority","value":"a.test"},{"name":"Cookie","value":"a=b"},{"name":"Host","value":"a.test"}]},
             "response":{"status":302,"headers":[{"name":"Location","value":"/y"}]}},
             {"request":{"method":"GET","url":"https://a.test/y"},"response":{"status":0}}]}}"#;
-        let (made, unread) = read(har, "", 9).expect("a HAR file");
+        let (made, unread) = read(har, ORIGIN, 9).expect("a HAR file");
         assert_eq!((made.len(), unread, made[0].status), (1, 1, 302));
         assert_eq!((made[0].url.to_string().as_str(), made[0].headers.len()), ("https://a.test/x", 1));
         assert_eq!(made[0].location.as_deref(), Some("/y"));

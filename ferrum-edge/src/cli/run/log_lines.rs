@@ -41,5 +41,5 @@ pub(super) fn say_refused(problems: &str) {
     for problem in problems.lines() {
         tracing::error!(problem, "the new configuration is refused");
     }
-    tracing::error!("the configuration before it goes on serving");
+    tracing::error!("the previous configuration stays in use");
 }

@@ -42,7 +42,7 @@ fn intermediate(ends_in: Duration) -> (String, String) {
     let mut params = authority("Example fleet", ends_in);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     let below = params.signed_by(&key, &Issuer::new(root, root_key)).unwrap();
-    (below.pem() + &root_pem, key.serialize_pem())
+    (below.pem() + root_pem.as_str(), key.serialize_pem())
 }
 
 /// Enrols, renews and revokes below this authority.
@@ -63,9 +63,10 @@ fn lives_below(certificates: &str, key: &str) {
     );
     // The new certificate is accepted.
     edge.restart();
-    plane.write(&answering("all", "/", "two"));
+    let revision = plane.write(&answering("all", "/", "two"));
     plane.until_served("ann");
     edge.until_answers("/", "two");
+    until("it is kept", || edge.standing()["last_good"]["revision"] == revision);
     assert!(plane.gateway.log().contains("the fleet's authority ends soon"), "{}", plane.gateway.log());
     assert!(plane.command(&["revoke", "ann"]).status.success());
     until("the edge knows", || edge.standing()["revoked"] != Value::Null);
