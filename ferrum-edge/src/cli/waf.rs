@@ -263,6 +263,11 @@ fn print_report(report: &Report) {
             print::line(format_args!("{:15}tags: {}", "", found.tags.join(", ")));
         }
     }
+    // Rules that write no log are not listed, but their scores count.
+    let unlisted = report.score - report.matches.iter().map(|found| found.score).sum::<i64>();
+    if unlisted != 0 {
+        print::line(format_args!("{:>8} {unlisted:>+4}  rules that write no log", ""));
+    }
     if let Some(error) = report.body_error {
         print::line(format_args!("the body can't be read: {error}"));
     }

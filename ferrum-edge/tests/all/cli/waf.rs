@@ -41,6 +41,11 @@ fn a_request_is_explained() {
     };
     let text = run(&["GET", "/?q=%3Cscript%3Ealert(1)%3C/script%3E"]);
     assert!(text.contains("ARGS:q: <script>") && text.contains("refused by 1000900"), "{text}");
+    // The scores that are shown are the whole score, also where a rule without a log entry has a part in it.
+    let text = run(&["GET", "/editor?html=%3Cscript%3Ealert(1)%3C/script%3E"]);
+    let shown = text.split_whitespace().filter(|word| word.starts_with('+'));
+    let sum: i64 = shown.filter_map(|word| word.parse::<i64>().ok()).sum();
+    assert!(sum > 0 && text.contains(&format!("score {sum}\n")), "{sum}: {text}");
     assert!(run(&["GET", "/?q=hello"]).contains("passes, score 0"));
     let body =
         ["POST", "/", "-H", "Content-Type: application/json", "-d", "{\"a\":\"<script>alert(1)</script>\"}"];

@@ -1,7 +1,6 @@
 //! Imports files of 10 MB in each format, of several shapes, and says how long each takes; fails where one takes more than 2 s:
 //! `cargo run --release -p ferrum-gateway-import --example large -- [PART OF A NAME]`.
 
-#[path = "../tests/growth/shapes.rs"]
 mod shapes;
 
 use std::fmt::Write as _;
