@@ -18,7 +18,7 @@ use super::meters::FleetMeters;
 use super::options::FleetOptions;
 use super::roster::Roster;
 use super::rows::{AUTHORITY, AuthorityRow, EPOCH, EpochRow, SETTING};
-use super::skew::Skew;
+use super::skew::{LeftOut, Skew};
 use super::views::{StoreStep, Views};
 use crate::engine::Engine;
 use crate::source::database::Reconciler;
@@ -45,7 +45,7 @@ pub(crate) struct ControlPlane {
     /// The plugins that the objects of each group name.
     pub(super) plugins: watch::Sender<BTreeMap<String, BTreeSet<String>>>,
     /// What views of older edges lack of their groups' configurations, by view.
-    pub(super) left_out: watch::Sender<BTreeMap<Arc<str>, (usize, Vec<String>)>>,
+    pub(super) left_out: watch::Sender<BTreeMap<Arc<str>, LeftOut>>,
     store: Store,
     views: Mutex<Views>,
     certificate: ServerCertificate,

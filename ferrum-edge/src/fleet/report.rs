@@ -199,7 +199,7 @@ impl ControlPlane {
             .as_ref()
             .map(|(at, reason)| json!({ "position": position(Some(at)), "reason": reason }));
         let lacks = self.lacks(&row.group, &state);
-        let (left_out, first) = self.left_out.borrow().get(&state.view).cloned().unwrap_or_default();
+        let left_out = self.left_out.borrow().get(&state.view).cloned().unwrap_or_default();
         let ends = row.certificates.iter().map(|certificate| certificate.not_after).max();
         let standing = if row.revoked.is_some() { "revoked" } else { standing(&state, newest) };
         json!({
@@ -214,7 +214,7 @@ impl ControlPlane {
             "refused": parked,
             "broken": findings(&state.findings),
             "lacks_plugins": lacks,
-            "left_out": { "count": left_out, "objects": first },
+            "left_out": { "count": left_out.count, "objects": left_out.first },
             "clock_skew_ms": (state.skew.abs() > MAX_SKEW).then_some(state.skew),
             "enrolled_at": date(row.enrolled),
             "certificate_ends_at": ends.map(date),

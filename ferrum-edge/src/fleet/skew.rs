@@ -55,7 +55,14 @@ pub(super) struct Skew {
     /// Plugins without which requests are answered rightly.
     dispensable: BTreeSet<&'static str>,
     /// What the older edges of each group lack, by the name of their view.
-    kinds: RwLock<BTreeMap<Arc<str>, (Arc<str>, Arc<Lacking>)>>,
+    kinds: RwLock<BTreeMap<Arc<str>, OlderEdges>>,
+}
+
+/// Edges of a group that lack the same.
+#[derive(Debug, Clone)]
+pub(super) struct OlderEdges {
+    pub(super) group: Arc<str>,
+    pub(super) lacking: Arc<Lacking>,
 }
 
 /// What an edge lacks that it may go without.
@@ -71,6 +78,14 @@ pub(super) struct Reduced {
     pub(super) documents: DocumentSet,
     /// What is left out, such as `plugin_configs/timing` or `proxies/shop: retry.new_setting`.
     pub(super) left_out: Vec<String>,
+}
+
+/// What is left out of a view, for reports.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LeftOut {
+    pub(super) count: usize,
+    /// The first of it.
+    pub(super) first: Vec<String>,
 }
 
 fn release(text: &str) -> Option<Release> {
@@ -138,21 +153,21 @@ impl Skew {
         let short: String = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let view: Arc<str> = format!("{group}{SEPARATOR}{short}").into();
         let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
-        let is_room = kinds.values().filter(|(of, _)| *of == group).count() < MAX_KINDS;
+        let is_room = kinds.values().filter(|older| older.group == group).count() < MAX_KINDS;
         let is_new = !kinds.contains_key(&view);
         if is_new && !is_room {
             return (group, false);
         }
         if is_new {
-            kinds.insert(view.clone(), (group, Arc::new(lacking)));
+            kinds.insert(view.clone(), OlderEdges { group, lacking: Arc::new(lacking) });
         }
         (view, is_new)
     }
 
-    /// Views of older edges, each with its group and what it lacks.
-    pub(super) fn kinds(&self) -> Vec<(Arc<str>, Arc<str>, Arc<Lacking>)> {
+    /// The views of older edges.
+    pub(super) fn kinds(&self) -> Vec<(Arc<str>, OlderEdges)> {
         let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
-        kinds.iter().map(|(view, (group, lacking))| (view.clone(), group.clone(), lacking.clone())).collect()
+        kinds.iter().map(|(view, older)| (view.clone(), older.clone())).collect()
     }
 
     /// What an edge lacks of these documents: plugins, settings, and which of both are left out there.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::roster::Roster;
 use super::scope::{Patterns, ReferenceIndex, Selection};
-use super::skew::Reduced;
+use super::skew::{LeftOut, OlderEdges, Reduced};
 use crate::source::database::{Documents, Permitted};
 use crate::store::seal::Keys;
 use crate::store::{Followed, Mark, Object, Store, StoreError};
@@ -141,7 +141,7 @@ impl Views {
 
     /// Gives older edges what their group gets, without what they don't know.
     fn publish_reduced(&mut self, roster: &Roster, epoch: &Arc<str>) {
-        for (name, group, lacking) in roster.skew.kinds() {
+        for (name, OlderEdges { group, lacking }) in roster.skew.kinds() {
             let Some(whole) = self.groups.get(&*group).map(|view| &view.rendered) else {
                 self.reduced.remove(&name);
                 self.hub.act(|core, _| {
@@ -162,9 +162,12 @@ impl Views {
     }
 
     /// What is left out of the views of older edges: how much, and the first of it.
-    pub(super) fn left_out(&self) -> BTreeMap<Arc<str>, (usize, Vec<String>)> {
-        let first = |all: &[String]| (all.len(), all.iter().take(MAX_BROKEN).cloned().collect());
-        self.reduced.iter().map(|(view, (_, reduced))| (view.clone(), first(&reduced.left_out))).collect()
+    pub(super) fn left_out(&self) -> BTreeMap<Arc<str>, LeftOut> {
+        let of = |all: &[String]| LeftOut {
+            count: all.len(),
+            first: all.iter().take(MAX_BROKEN).cloned().collect(),
+        };
+        self.reduced.iter().map(|(view, (_, reduced))| (view.clone(), of(&reduced.left_out))).collect()
     }
 
     fn empty(&self, group: &str) -> GroupView {

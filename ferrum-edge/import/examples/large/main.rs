@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use gateway_import::{NoFiles, Options, import};
-use shapes::SHAPES;
 
 const BYTES: usize = 10_000_000;
 const MOST: Duration = Duration::from_secs(2);
@@ -18,7 +17,7 @@ fn main() -> ExitCode {
     let wanted = std::env::args().nth(1).unwrap_or_default();
     let mut is_slow = false;
     let mut out = String::new();
-    for shape in SHAPES.iter().filter(|shape| shape.name.contains(&wanted)) {
+    for shape in shapes::all().filter(|shape| shape.name.contains(&wanted)) {
         let source = [("file".to_owned(), shape.text(usize::MAX, BYTES))];
         let begun = Instant::now();
         let made = import(shape.format, &source, &NoFiles, Options::default());

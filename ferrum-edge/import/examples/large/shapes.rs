@@ -1,5 +1,7 @@
 //! Files of each format that repeat one construct, of any size: an importer's time is proportional to theirs.
 
+mod nginx;
+
 use gateway_import::Format;
 
 /// A shape of a file: what it begins with, what is repeated, and what it ends with. Of what is repeated, `#` is its number,
@@ -30,49 +32,7 @@ impl Shape {
     }
 }
 
-pub(crate) const SHAPES: &[Shape] = &[
-    Shape {
-        name: "nginx: servers",
-        format: Format::Nginx,
-        start: "events {}\nhttp {\n",
-        each: "server { listen 80; server_name a#.test www.a#.test; location / { proxy_pass http://10.0.0.1:8080; proxy_set_header Host $host; }\n location /api/ { proxy_pass http://10.0.0.2:8080/v1/; } }\n",
-        end: "}\n",
-    },
-    Shape {
-        name: "nginx: locations",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; server_name a.test;\n",
-        each: "location /path-#/ { proxy_pass http://10.0.0.1:8080; proxy_set_header Host $host; }\n",
-        end: "} }\n",
-    },
-    Shape {
-        name: "nginx: upstreams",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location / { proxy_pass http://u1; } }\n",
-        each: "upstream u# { server 10.0.0.1:8080 weight=2; server 10.0.0.2:8080; keepalive 8; }\n",
-        end: "}\n",
-    },
-    Shape {
-        name: "nginx: a map of redirects",
-        format: Format::Nginx,
-        start: "events {}\nhttp { map $uri $new {\n",
-        each: "/old/path/# /new/path/to/#;\n",
-        end: "}\n server { listen 80; if ($new) { return 301 $new; } location / { proxy_pass http://10.0.0.1:80; } } }\n",
-    },
-    Shape {
-        name: "nginx: rewrites",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location / { proxy_pass http://10.0.0.1:80; }\n",
-        each: "rewrite ^/old/#/(.*)$ /new/#/$1 permanent;\n",
-        end: "} }\n",
-    },
-    Shape {
-        name: "nginx: comments",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location / { proxy_pass http://10.0.0.1:80; } } }\n",
-        each: "HASH a comment of a person, number #\n",
-        end: "",
-    },
+const OTHERS: &[Shape] = &[
     Shape {
         name: "haproxy: backends",
         format: Format::Haproxy,
@@ -170,118 +130,6 @@ pub(crate) const SHAPES: &[Shape] = &[
         start: "openapi: 3.0.3\nservers: [{url: 'https://api.test'}]\npaths:\n",
         each: "  /items#/{id}: {get: {parameters: [{name: id, in: path, required: true}]}, post: {}}\n",
         end: "",
-    },
-    Shape {
-        name: "nginx: servers on addresses of their own",
-        format: Format::Nginx,
-        start: "events {}\nhttp {\n",
-        each: "server { listen ADDRESS:80; listen ADDRESS:443 ssl; ssl_certificate a#.pem; ssl_certificate_key a#.key; server_name a#.test; location / { proxy_pass http://10.0.0.1:8080; } }\n",
-        end: "}\n",
-    },
-    Shape {
-        name: "nginx: servers by patterns",
-        format: Format::Nginx,
-        start: "events {}\nhttp {\n",
-        each: "server { listen 80; server_name ~^a#\\.test$ b#.*; location / { proxy_pass http://10.0.0.1:8080; } }\n",
-        end: "}\n",
-    },
-    Shape {
-        name: "nginx: servers by names that are unknown",
-        format: Format::Nginx,
-        start: "events {}\nhttp {\n",
-        each: "server { listen 80; server_name $a#; location / { proxy_pass http://10.0.0.1:8080; } }\n",
-        end: "}\n",
-    },
-    Shape {
-        name: "nginx: locations in one another",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; server_name a.test; location / { proxy_pass http://10.0.0.1:80; }\n",
-        each: "location ^~ /a/# { proxy_pass http://10.0.0.1:8080; }\n",
-        end: "} }\n",
-    },
-    Shape {
-        name: "nginx: servers with all that sites have",
-        format: Format::Nginx,
-        start: "events {}\nhttp { limit_req_zone $binary_remote_addr zone=z:10m rate=5r/s; log_format l '$remote_addr $status';\n",
-        each: "upstream u# { server 10.0.0.1:80; }\nserver { listen 80; listen [::]:80; server_name a#.test; access_log /var/log/a#.log l; error_page 404 /404.html; client_max_body_size 5m; add_header X-Site a#;\n if ($http_user_agent ~ bot) { return 403; }\n rewrite ^/x/(.*)$ /y/$1 last; location /y/ { limit_req zone=z; proxy_pass http://u#; }\n location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; include fastcgi_params; }\n location = /login { auth_basic a; auth_basic_user_file /etc/p#; allow 10.0.0.0/8; deny all; proxy_pass http://u#; }\n location / { root /srv/a#; try_files $uri $uri/ =404; } }\n",
-        end: "}\n",
-    },
-    Shape {
-        name: "nginx: rewrites to locations",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location /b/ { proxy_pass http://10.0.0.1:80; }\n",
-        each: "location /new/#/ { proxy_pass http://10.0.0.1:80; }\n rewrite ^/old/#/(.*)$ /new/#/$1 last;\n",
-        end: "} }\n",
-    },
-    Shape {
-        name: "nginx: conditions",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location / { proxy_pass http://10.0.0.1:80; }\n",
-        each: "if ($uri = /old/#) { return 301 /new/#; }\n",
-        end: "} }\n",
-    },
-    Shape {
-        name: "nginx: variables",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location / { proxy_pass http://10.0.0.1:80; }\n",
-        each: "set $a# text; set $b# $a#;\n",
-        end: "} }\n",
-    },
-    Shape {
-        name: "nginx: maps",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location / { proxy_pass http://10.0.0.1:80; } }\n",
-        each: "map $host $a# { default x; a#.test y; }\n",
-        end: "}\n",
-    },
-    Shape {
-        name: "nginx: a map of hosts",
-        format: Format::Nginx,
-        start: "events {}\nhttp { map $host $to { default a;\n",
-        each: "a#.test b#;\n",
-        end: "}\n server { listen 80; location / { proxy_pass http://10.0.0.1:80; proxy_set_header X-To $to; } } }\n",
-    },
-    Shape {
-        name: "nginx: a map that guards",
-        format: Format::Nginx,
-        start: "events {}\nhttp { map $http_user_agent $bad { default 0;\n",
-        each: "~bot# 1;\n",
-        end: "}\n server { listen 80; if ($bad) { return 403; } location / { proxy_pass http://10.0.0.1:80; } } }\n",
-    },
-    Shape {
-        name: "nginx: addresses",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location / { proxy_pass http://10.0.0.1:80;\n",
-        each: "allow ADDRESS;\n",
-        end: "deny all; } } }\n",
-    },
-    Shape {
-        name: "nginx: fields of responses",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location / { proxy_pass http://10.0.0.1:80;\n",
-        each: "add_header X-A# b#; proxy_set_header X-B# c#;\n",
-        end: "} } }\n",
-    },
-    Shape {
-        name: "nginx: servers of an upstream",
-        format: Format::Nginx,
-        start: "events {}\nhttp { server { listen 80; location / { proxy_pass http://u; } } upstream u {\n",
-        each: "server ADDRESS:80 weight=2;\n",
-        end: "} }\n",
-    },
-    Shape {
-        name: "nginx: streams",
-        format: Format::Nginx,
-        start: "events {}\nstream {\n",
-        each: "upstream u# { server 10.0.0.1:80; }\nserver { listen ADDRESS:53; proxy_pass u#; }\n",
-        end: "}\n",
-    },
-    Shape {
-        name: "nginx: streams by name",
-        format: Format::Nginx,
-        start: "events {}\nstream { server { listen 443; ssl_preread on; proxy_pass $to; } map $ssl_preread_server_name $to {\n",
-        each: "a#.test ADDRESS:443;\n",
-        end: "} }\n",
     },
     Shape {
         name: "haproxy: frontends on addresses of their own",
@@ -550,3 +398,8 @@ pub(crate) const SHAPES: &[Shape] = &[
         end: "",
     },
 ];
+
+/// All shapes.
+pub(crate) fn all() -> impl Iterator<Item = &'static Shape> {
+    nginx::SHAPES.iter().chain(OTHERS)
+}

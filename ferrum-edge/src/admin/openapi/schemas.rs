@@ -109,14 +109,7 @@ fn answers() -> Value {
         } },
         "Summary": { "type": "object", "required": ["revision", "created", "updated", "deleted", "unchanged"], "properties": {
             "revision": count, "created": count, "updated": count, "deleted": count, "unchanged": count,
-            "edges_lacking": { "type": "object", "description": "Control plane: edges whose version lacks a plugin or a setting that was written. What it protects is closed there, if the edge's group gets it; what `left_out` names is left out there.", "properties": {
-                "count": { "type": "integer" },
-                "edges": { "type": "array", "items": { "type": "object", "properties": {
-                    "edge": { "type": "string" }, "plugins": { "type": "array", "items": { "type": "string" } },
-                    "settings": { "type": "array", "items": { "type": "string" } },
-                    "left_out": { "type": "array", "items": { "type": "string" } },
-                } } },
-            } },
+            "edges_lacking": edges_lacking(),
             "ports_closed": { "type": "array", "description": "Written proxies whose ports could not be opened, with the cause. The gateway tries again.", "items": {
                 "type": "object", "required": ["id", "problem"], "properties": { "id": text, "problem": text } } },
             "valid": { "type": "boolean", "description": "Always true." },
@@ -148,6 +141,17 @@ fn answers() -> Value {
             "detail": text, "errors": { "type": "array", "items": error },
         } },
     })
+}
+
+/// What a write says of a fleet's older edges.
+fn edges_lacking() -> Value {
+    let names = json!({ "type": "array", "items": { "type": "string" } });
+    json!({ "type": "object", "description": "Control plane: edges whose version lacks a plugin or a setting that was written. What it protects is closed there, if the edge's group gets it; what `left_out` names is left out there.", "properties": {
+        "count": { "type": "integer" },
+        "edges": { "type": "array", "items": { "type": "object", "properties": {
+            "edge": { "type": "string" }, "plugins": names, "settings": names, "left_out": names,
+        } } },
+    } })
 }
 
 /// Traffic by proxy and target.
