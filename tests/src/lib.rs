@@ -49,6 +49,7 @@ mod standing;
 mod tcp;
 mod tidy;
 mod tracing;
+mod tutorial;
 mod udp;
 mod wasm_grpc;
 mod wasm_start;
