@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build_client(true)
         .build_server(true)
         .build_transport(false)
-        .codec_path("crate::codec::SmallBuffers")
+        .codec_path("crate::grpc_codec::SmallBuffers")
         .compile_fds(files)?;
     Ok(())
 }

@@ -17,7 +17,7 @@ mod role;
 mod roster;
 mod rows;
 mod scope;
-mod skew;
+mod version_skew;
 mod views;
 
 pub(crate) use options::FleetOptions;
@@ -25,4 +25,4 @@ pub(crate) use plane::ControlPlane;
 pub(crate) use role::{FleetRole, standing};
 pub(crate) use roster::RosterError;
 pub(crate) use rows::GroupRow;
-pub(crate) use skew::LackingOf;
+pub(crate) use version_skew::LackingOf;

@@ -250,7 +250,7 @@ const ORDERS: &[Order] = &[
         modules: &[
             "client",
             "server",
-            "codec",
+            "grpc_codec",
             "sealed",
             "hub",
             "tls",

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_issued_another_one_of_the_file_is_not_trusted_by_itself() {
+    fn issuers_of_other_certificates_in_the_file_are_not_trusted() {
         let key = || KeyPair::generate().unwrap();
         let authority = |name: &str| {
             let mut params = parameters(AUTHORITY_VALIDITY, name);

@@ -14,15 +14,15 @@
 //! - `wire.rs`: messages as Protocol Buffers, transfers in chunks.
 //! - `sealed.rs`: a configuration in an encrypted file.
 //! - `authority.rs`: certificates. `invitation.rs`: one-time codes. `tls.rs`: which certificates each side trusts.
-//! - `codec.rs`, `server.rs`, `client.rs`: gRPC.
+//! - `grpc_codec.rs`, `server.rs`, `client.rs`: gRPC.
 
 mod authority;
 mod canonical;
 mod client;
-mod codec;
 mod control;
 mod documents;
 mod edge;
+mod grpc_codec;
 mod hub;
 mod invitation;
 mod message;

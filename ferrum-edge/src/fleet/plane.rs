@@ -18,7 +18,7 @@ use super::meters::FleetMeters;
 use super::options::FleetOptions;
 use super::roster::Roster;
 use super::rows::{AUTHORITY, AuthorityRow, EPOCH, EpochRow, SETTING};
-use super::skew::{LeftOut, Skew};
+use super::version_skew::{LeftOut, Skew};
 use super::views::{StoreStep, Views};
 use crate::engine::Engine;
 use crate::source::database::Reconciler;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::plane::ControlPlane;
 use super::rows::EdgeRow;
-use super::skew::{LackingOf, group_of, is_whole};
+use super::version_skew::{LackingOf, group_of, is_whole};
 
 /// Differences of clocks that are worth a word, in milliseconds.
 const MAX_SKEW: i64 = 60_000;

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::rows::{AcceptedCertificate, EDGE, EdgeRow, GROUP, GroupRow, INVITATION, InvitationRow};
 use super::scope::Patterns;
-use super::skew::Skew;
+use super::version_skew::Skew;
 use crate::store::seal::Keys;
 use crate::store::{FleetOp, Store, StoreError};
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::roster::Roster;
 use super::scope::{Patterns, ReferenceIndex, Selection};
-use super::skew::{LeftOut, OlderEdges, Reduced};
+use super::version_skew::{LeftOut, OlderEdges, Reduced};
 use crate::source::database::{Documents, Permitted};
 use crate::store::seal::Keys;
 use crate::store::{Followed, Mark, Object, Store, StoreError};

@@ -47,9 +47,7 @@ impl Directive {
         let named = few.iter().filter(move |directive| directive.name == name);
         named.chain(places.into_iter().flatten().filter_map(|place| self.block.get(*place)))
     }
-}
 
-impl Directive {
     /// The directives of the block whose names fit.
     pub(super) fn all_named(&self, fits: impl Fn(&str) -> bool) -> Vec<&Self> {
         if self.block.len() <= SMALL {

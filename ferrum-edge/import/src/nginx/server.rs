@@ -1,6 +1,6 @@
 //! Servers: for which hosts and ports, with which certificates, and which of them is asked for everything else.
 
-mod index;
+mod server_index;
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use crate::draft::{Route, To, set};
 use crate::ports::{Port, Ports};
 use crate::report::At;
 use crate::text;
-use index::ServerIndex;
+use server_index::ServerIndex;
 
 /// A port that a server listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -158,12 +158,15 @@ impl Container<'_> {
 
     /// A router without a service leads to the container's own.
     fn lead(&self, made: &mut Dynamic, router: &str) {
-        if made.named("routers", router).is_some_and(|(_, router)| router.get("service").is_some()) {
+        if made
+            .router_or_service("routers", router)
+            .is_some_and(|(_, router)| router.get("service").is_some())
+        {
             return;
         }
         let own = self.labels.iter().filter_map(|(key, ..)| {
             let (called, _) = key.strip_prefix("traefik.http.services.")?.split_once('.')?;
-            Some((made.named("services", called)?.0, called))
+            Some((made.router_or_service("services", called)?.0, called))
         });
         // The one that was named first of all.
         let called = own.min().map_or(self.name, |(_, called)| called).to_owned();
@@ -210,7 +213,7 @@ impl Dynamic {
     }
 
     /// A router or service of this name, and where it is among all of them.
-    fn named(&self, kind: &str, name: &str) -> Option<(usize, &Node)> {
+    fn router_or_service(&self, kind: &str, name: &str) -> Option<(usize, &Node)> {
         let place = *self.places.get(&format!(".http.{kind}.{name}"))?;
         Some((place, &self.node.path(&["http", kind])?.all_entries().get(place)?.1))
     }

@@ -23,6 +23,10 @@ pub(super) fn is_alone(pid_file: &Path, successor: i32) -> bool {
 /// Takes the place of a successor that has ended, unless another gateway is there by then.
 pub(super) async fn take_back(pid_file: &Path, socket: &mut OfferSocket) {
     for _ in 0..TRIES {
+        // A gateway that is just starting may ask this one, and wait for its answer while it holds the turn.
+        if names_this(pid_file) {
+            return;
+        }
         let _turn = match Turn::take(pid_file) {
             Ok(turn) => turn,
             Err(HandoverError::Busy(_)) => {
@@ -31,9 +35,8 @@ pub(super) async fn take_back(pid_file: &Path, socket: &mut OfferSocket) {
             }
             Err(error) => return tracing::warn!(%error, "the pid file is left to the gateway that has ended"),
         };
-        let names_this = pid_file::read(pid_file).is_ok_and(|pid| pid.cast_unsigned() == std::process::id());
         // One that runs may have written it meanwhile.
-        if names_this || matches!(pid_file::running(pid_file), Ok(Some(_))) {
+        if matches!(pid_file::running(pid_file), Ok(Some(_))) {
             return;
         }
         match take(pid_file) {
@@ -45,6 +48,10 @@ pub(super) async fn take_back(pid_file: &Path, socket: &mut OfferSocket) {
         }
         return;
     }
+}
+
+fn names_this(pid_file: &Path) -> bool {
+    pid_file::read(pid_file).is_ok_and(|pid| pid.cast_unsigned() == std::process::id())
 }
 
 fn take(pid_file: &Path) -> Result<OfferSocket, Box<dyn Error>> {

@@ -161,7 +161,7 @@ fn ask(running: &Running, token: &str, row: &Row, is_own: bool) -> Answer {
         path = path.replace(name, value);
     }
     assert!(!path.contains('{'), "{path}: what stands for that?");
-    // A query of which nothing is known is an error of those who may ask, before anything is done or streamed.
+    // An unknown query field makes the API answer an authorized caller with an error before it changes or streams anything.
     let mut query = vec!["unknown=1".to_owned()];
     let is_write = row.role >= Role::Write && is_about_objects(&row.path);
     if row.method == "GET" && is_about_objects(&row.path) {

@@ -44,7 +44,7 @@ impl Setting {
 
     fn is_in(&self, kind: ObjectKind, document: &Value) -> bool {
         let is_of_plugin = self.plugin.is_none_or(|plugin| document["plugin_name"] == plugin);
-        kind == self.kind && is_of_plugin && !found(document, &self.path).is_empty()
+        kind == self.kind && is_of_plugin && !pointers_to(document, &self.path).is_empty()
     }
 }
 
@@ -248,7 +248,7 @@ fn collect(
 }
 
 /// The pointers to the values that a path leads to.
-fn found(document: &Value, path: &[String]) -> Vec<String> {
+fn pointers_to(document: &Value, path: &[String]) -> Vec<String> {
     let mut pointers = vec![String::new()];
     for key in path {
         let mut next = Vec::new();
@@ -329,7 +329,7 @@ impl Lacking {
         for setting in
             self.settings.iter().filter(|setting| setting.is_in(kind, &document)).collect::<Vec<_>>()
         {
-            for pointer in found(&document, &setting.path) {
+            for pointer in pointers_to(&document, &setting.path) {
                 let Some((parent, name)) = pointer.rsplit_once('/') else { continue };
                 let name = name.replace("~1", "/").replace("~0", "~");
                 if let Some(Value::Object(fields)) = document.pointer_mut(parent) {

@@ -64,7 +64,7 @@ impl<'s> ServerIndex<'s> {
             mine,
             defaults: named.into_iter().zip(first).map(|(named, first)| named.or(first)).collect(),
             last_regexes,
-            // Each name is once on each port where somebody has it.
+            // The map has one entry for each name on each port on which a server has that name.
             has_foreign_names: owners.len() < names.len() * port_count,
             owners,
             wild_count: servers.iter().filter(is_wild).count(),
