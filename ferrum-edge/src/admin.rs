@@ -61,6 +61,7 @@ mod workspaces;
 mod writing;
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -156,7 +157,7 @@ impl FromRef<Admin> for Arc<Engine> {
 }
 
 /// Serves until the runtime ends.
-pub(crate) async fn serve(listener: Arc<Listener>, admin: Admin) -> Result<(), String> {
+pub(crate) async fn serve(listener: Arc<Listener>, admin: Admin) -> Result<(), Infallible> {
     let service = AdminService { router: TowerToHyperService::new(router(admin.clone())), admin };
     let door = Door::new();
     loop {
@@ -180,11 +181,7 @@ struct AdminService {
 
 impl AdminService {
     #[cfg_attr(not(feature = "console"), expect(unused_variables, reason = "for sessions of browsers"))]
-    async fn call(
-        &self,
-        request: Request<Incoming>,
-        is_encrypted: bool,
-    ) -> Result<Response, std::convert::Infallible> {
+    async fn call(&self, request: Request<Incoming>, is_encrypted: bool) -> Result<Response, Infallible> {
         #[cfg(feature = "console")]
         let request = match self.admin.console.admit(&self.admin, request, is_encrypted).await {
             Ok(request) => request,

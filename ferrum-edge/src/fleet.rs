@@ -4,11 +4,12 @@
 //! - `rows.rs`, `roster.rs`: edges, invitations and groups, in the database; control planes on one database share them.
 //! - `admission.rs`: which edges the protocol lets in.
 //! - `views.rs`: each group's configuration, which follows the store; `scope.rs`: the objects that a group gets.
-//! - `skew.rs`: what edges of an earlier release get.
+//! - `version_skew.rs`: what edges of an earlier release get.
 //! - `plane.rs`: connects these with the protocol of the crate `gateway_fleet`.
 //! - `report.rs`: the state of the fleet, for the admin API and for metrics.
 
 mod admission;
+mod error;
 mod meters;
 mod options;
 mod plane;

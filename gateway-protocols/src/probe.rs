@@ -145,7 +145,7 @@ impl Prober {
     /// Tries the target's addresses in turn, as traffic does.
     async fn connect(&self, target: &Target) -> Result<TcpStream, ProbeError> {
         if let Some(path) = target.rules.socket() {
-            return Ok(socket::connect(path).await?);
+            return Ok(socket::connect(path)?);
         }
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in self.addresses(target).await? {

@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::{hkdf, hmac};
 use gateway_core::config::model::{Congestion, Limits};
 use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
-use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig, QuicServerConfig};
 use quinn::{
     ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Runtime, TransportConfig, ValidationTokenConfig,
     VarInt,
@@ -57,14 +57,14 @@ pub fn server_config(
     limits: &Limits,
     congestion: Option<Congestion>,
     previous: Option<&quinn::ServerConfig>,
-) -> Result<quinn::ServerConfig, String> {
+) -> Result<quinn::ServerConfig, NoInitialCipherSuite> {
     let early = tls.max_early_data_size > 0;
     if early {
         // RFC 9001 §4.6.1: there is no other value; how much may come is a matter of the windows.
         tls.max_early_data_size = u32::MAX;
     }
     tls.key_log = Arc::new(suite::SecretLengths);
-    let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
+    let crypto = QuicServerConfig::try_from(tls)?;
     let crypto = Arc::new(suite::Watched(Arc::new(crypto)));
     // What is there goes on with the key of its tokens.
     let mut config = match previous {
@@ -122,12 +122,15 @@ pub(crate) fn handshake_failure(error: &ConnectionError) -> Option<&'static str>
 ///
 /// # Errors
 /// When TLS 1.3 is not among the versions of `tls`.
-pub(crate) fn client_config(tls: Arc<ClientConfig>) -> Result<quinn::ClientConfig, String> {
-    let crypto = QuicClientConfig::try_from(tls).map_err(|error| error.to_string())?;
+pub(crate) fn client_config(tls: Arc<ClientConfig>) -> Result<quinn::ClientConfig, NoInitialCipherSuite> {
+    let crypto = QuicClientConfig::try_from(tls)?;
     let mut config = quinn::ClientConfig::new(Arc::new(crypto));
     config.transport_config(Arc::new(transport(0, None)));
     Ok(config)
 }
+
+/// Where the kernel tells its own congestion control for TCP.
+const SYSTEM_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// How fast a sender goes. TCP has it in the kernel, QUIC in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,9 +141,14 @@ enum Controller {
 }
 
 impl Controller {
-    /// The one that is configured for clients; CUBIC where none is, and for those that only the kernel has.
+    /// The one that is configured for clients, else the system's; CUBIC for those that only the kernel has.
     fn of(congestion: Option<Congestion>) -> Self {
-        congestion.as_ref().map_or(Self::Cubic, |congestion| Self::from_name(congestion.name()))
+        match congestion {
+            Some(congestion) => Self::from_name(congestion.name()),
+            // Beside a BBR of the kernel, HTTP/3 with CUBIC is many times slower than HTTP/2 where packets are lost.
+            None => std::fs::read_to_string(SYSTEM_CONGESTION)
+                .map_or(Self::Cubic, |name| Self::from_name(name.trim())),
+        }
     }
 
     fn from_name(name: &str) -> Self {
@@ -215,6 +223,7 @@ mod tests {
             [of("bbr"), of("cubic"), of("reno"), of("dctcp")],
             [Controller::Bbr, Controller::Cubic, Controller::Reno, Controller::Cubic]
         );
-        assert_eq!(Controller::of(None), Controller::Cubic);
+        let system = std::fs::read_to_string(SYSTEM_CONGESTION).unwrap();
+        assert_eq!(Controller::of(None), Controller::from_name(system.trim()));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,9 +36,10 @@ pub struct TaskState {
 
 impl Tasks {
     /// Runs what `start` makes until it ends with `Ok`. When it panics or ends with an error, it is started again.
-    pub async fn supervise<F>(self: Arc<Self>, name: &'static str, mut start: impl FnMut() -> F)
+    pub async fn supervise<F, E>(self: Arc<Self>, name: &'static str, mut start: impl FnMut() -> F)
     where
-        F: Future<Output = Result<(), String>>,
+        F: Future<Output = Result<(), E>>,
+        E: Display,
     {
         self.states().entry(name).or_default();
         let mut pause = FIRST_PAUSE;
@@ -47,7 +49,7 @@ impl Tasks {
             let running = AssertUnwindSafe(async { start().await }).catch_unwind();
             let cause = match running.await {
                 Ok(Ok(())) => return,
-                Ok(Err(cause)) => cause,
+                Ok(Err(cause)) => cause.to_string(),
                 Err(payload) => format!("panicked: {}", text(&*payload)),
             };
             if began.elapsed() >= STABLE {

@@ -32,8 +32,11 @@ mod stray;
 mod transcript;
 mod trust;
 
+use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
+
+use thiserror::Error;
 
 use crate::worker::Worker;
 use dtls::DtlsRules;
@@ -41,6 +44,14 @@ use port::Port;
 pub(crate) use questions::QUEUE;
 pub use questions::{DatagramId, DatagramSession, DatagramSum, PortAnswer, Question, Wanted};
 pub(crate) use stray::SessionOwners;
+
+/// Why datagrams of a port can't be served.
+#[derive(Debug, Error)]
+#[error("port {number}: {error}")]
+pub(crate) struct PortError {
+    number: u16,
+    error: io::Error,
+}
 
 /// Serves a port until the task is ended.
 ///
@@ -51,8 +62,8 @@ pub(crate) async fn serve(
     socket: Arc<UdpSocket>,
     number: u16,
     dtls: Arc<DtlsRules>,
-) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("port {number}: {error}");
+) -> Result<(), PortError> {
+    let failed = |error| PortError { number, error };
     let port = Port::new(worker, socket.try_clone().map_err(failed)?, number, dtls).map_err(failed)?;
     port.run().await;
     Ok(())

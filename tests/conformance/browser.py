@@ -1,4 +1,5 @@
-"""Chromium: a page and its requests over HTTP/1.1, HTTP/2 and HTTP/3, and a WebSocket over each of the first two.
+"""Chromium: a page and its requests over HTTP/1.1, HTTP/2 and HTTP/3, and a WebSocket over each of the first two. HTTP/3 also through a
+proxy that forwards QUIC by server name, on a port where nothing else answers.
 
 The browser is told which certificate to believe by the hash of its key, as QUIC takes no certificate that is merely ignored.
 """
@@ -70,7 +71,7 @@ def check(stand, page, url, version, ws, options):
     while not page.said.empty():
         page.said.get()
     command = [tool("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--remote-debugging-port=0",
-               f"--user-data-dir={stand.folder.file('profile-' + version.replace('/', '-'))}", *options, url]
+               f"--user-data-dir={stand.folder.file('profile-' + url.split(':', 2)[2].strip('/') + version.replace('/', '-'))}", *options, url]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
         try:
             got = page.said.get(timeout=60)
@@ -85,7 +86,7 @@ def check(stand, page, url, version, ws, options):
 
 def suites(args):
     score = Score("Chromium")
-    http1, https, https1 = free_ports(3)
+    http1, https, passed, nowhere = free_ports(4)
     tool("chromium")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as page, Stand(args) as stand:
         page.said, page.wanted = queue.Queue(), ("", "")
@@ -97,13 +98,18 @@ def suites(args):
         believed = "--ignore-certificate-errors-spki-list=" + base64.b64encode(hashlib.sha256(der).digest()).decode()
         echo = stand.backend()["http"]
         proxy = {"backend_scheme": "http", "backend_host": "127.0.0.1", "strip_listen_path": False}
+        quic = {"listen_port": passed, "backend_scheme": "udp", "passthrough": True, "backend_host": "127.0.0.1"}
         stand.gateway({
             "gateway": {"http": f"127.0.0.1:{http1}", "https": f"127.0.0.1:{https}", "http3": True, "admin": "off", "tls": {"certificates": [pair]}},
             "proxies": [{"id": "page", "listen_path": "/", "backend_port": page.server_port, **proxy},
-                        {"id": "ws", "listen_path": "/ws", "backend_port": echo, **proxy}]}, http1)
+                        {"id": "ws", "listen_path": "/ws", "backend_port": echo, **proxy},
+                        {"id": "by-name", "hosts": ["passed.test"], "backend_port": https, **quic},
+                        {"id": "others", "hosts": ["*.test"], "backend_port": nowhere, **quic}]}, http1)
         score.check("HTTP/1.1 and a WebSocket", check, stand, page, f"http://localhost:{http1}/", "http/1.1", f"ws://localhost:{http1}/ws", [])
         score.check("HTTP/2 and a WebSocket", check, stand, page, f"https://localhost:{https}/", "h2", f"wss://localhost:{https}/ws",
                     [believed, "--disable-quic"])
         score.check("HTTP/3", check, stand, page, f"https://127.0.0.1:{https}/", "h3", "",
                     [believed, f"--origin-to-force-quic-on=127.0.0.1:{https}"])
+        score.check("HTTP/3 by server name", check, stand, page, f"https://passed.test:{passed}/", "h3", "",
+                    [believed, "--host-resolver-rules=MAP *.test 127.0.0.1", f"--origin-to-force-quic-on=passed.test:{passed}"])
     return [score]

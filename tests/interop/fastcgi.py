@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures what a PHP request costs in the gateway and in nginx, in front of the same PHP-FPM, in slices in turns.
 
-Usage: tests/interop/fastcgi.py [--gateway PROGRAM] [--bench PROGRAM] [--slices 9] [--seconds 2] [--connections 8] [--size 1000] [--most 0.9]
+Usage: tests/interop/fastcgi.py [--gateway PROGRAM] [--bench PROGRAM] [--slices 9] [--seconds 2] [--connections 8] [--size 1000]
+           [--closing] [--most 0.9]
 
 One core has the subject, the other one PHP-FPM and the load generator. Figures are user and system CPU time of the subject's process alone, by
 request. Exits 1 when the gateway's median is more than `--most` of nginx's. Needs nginx, php-fpm and a machine that does nothing else.
@@ -20,6 +21,10 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+# Connections that nginx keeps to PHP-FPM; each keeps one of its processes, also while the gateway is measured.
+MOST_KEPT = 16
 
 
 def free_port():
@@ -49,7 +54,7 @@ def php(folder, size):
     (folder / "www").mkdir()
     (folder / "www/index.php").write_text(f"<?php header('Content-Type: text/plain'); echo str_repeat('x', {size});")
     (folder / "fpm.conf").write_text(f"[global]\nerror_log = {folder}/fpm.log\ndaemonize = no\n[www]\nlisten = {folder}/fpm.sock\npm = static\n"
-                                     "pm.max_children = 8\nlisten.mode = 0666\nuser = nobody\ngroup = nogroup\n")
+                                     f"pm.max_children = {4 * MOST_KEPT}\nlisten.mode = 0666\nuser = nobody\ngroup = nogroup\n")
     program = sorted(glob.glob("/usr/sbin/php-fpm*"))[-1]
     process = start([program, "-y", str(folder / "fpm.conf"), "-R"], 1)
     for _ in range(200):
@@ -59,26 +64,27 @@ def php(folder, size):
     sys.exit("php-fpm does not start")
 
 
-def nginx(folder, port):
+def nginx(folder, port, keeps):
+    kept, keep = (f"keepalive {MOST_KEPT};", "fastcgi_keep_conn on;") if keeps else ("", "")
     (folder / "nginx.conf").write_text(f"""
 worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log; daemon off; master_process off;
 events {{}}
 http {{
   access_log off; keepalive_requests 100000000; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  upstream php {{ server unix:{folder}/fpm.sock; keepalive 16; }}
+  upstream php {{ server unix:{folder}/fpm.sock; {kept} }}
   server {{
     listen 127.0.0.1:{port}; root {folder}/www;
-    location / {{ include /etc/nginx/fastcgi_params; fastcgi_param SCRIPT_FILENAME $document_root/index.php; fastcgi_keep_conn on; fastcgi_pass php; }}
+    location / {{ include /etc/nginx/fastcgi_params; fastcgi_param SCRIPT_FILENAME $document_root/index.php; {keep} fastcgi_pass php; }}
   }}
 }}""")
     return start(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")], 0)
 
 
-def gateway(program, folder, port):
-    head = {"http": f"127.0.0.1:{port}", "https": "off", "admin": "off", "workers": 1, "access_log": "off"}
+def gateway(program, folder, port, keeps):
+    head = {"http": f"127.0.0.1:{port}", "https": "off", "admin": "off", "workers": 1}
     proxy = {"id": "php", "listen_path": "/", "backend_protocol": "fastcgi", "backend_host": f"unix:{folder}/fpm.sock",
-             "fastcgi": {"root": f"{folder}/www", "index": "index.php"}}
+             "fastcgi": {"root": f"{folder}/www", "index": "index.php", "keep_alive": keeps}}
     (folder / "spec.yaml").write_text(f"gateway: {json.dumps(head)}\nproxies:\n  - {json.dumps(proxy)}\n")
     return start([program, "run", "--spec", str(folder / "spec.yaml")], 0)
 
@@ -102,6 +108,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--closing", action="store_true", help="closes the connection to PHP-FPM after each request, as both do by default")
     parser.add_argument("--most", type=float, default=0.9)
     args = parser.parse_args()
     processes = []
@@ -111,7 +118,7 @@ def main():
         try:
             processes.append(php(folder, args.size))
             ports = {"nginx": free_port(), "gateway": free_port()}
-            subjects = {"nginx": nginx(folder, ports["nginx"]), "gateway": gateway(args.gateway, folder, ports["gateway"])}
+            subjects = {"nginx": nginx(folder, ports["nginx"], not args.closing), "gateway": gateway(args.gateway, folder, ports["gateway"], not args.closing)}
             processes += subjects.values()
             for port in ports.values():
                 wait(port)

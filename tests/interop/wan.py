@@ -2,10 +2,12 @@
 """Measures bulk responses through the gateway over a long path: HTTP/1.1, HTTP/2 and HTTP/3 at each round trip and each loss.
 
 Usage: tests/interop/wan.py [--gateway PROGRAM] [--bench PROGRAM] [--rtt 16,80] [--loss 0,1] [--rate 100] [--size 1m] [--seconds 10]
+           [--congestion cubic]
 
 The gateway and its backend are in one network namespace, the load generator in another. Between both is a path of this program: two
 TUN devices, a bottleneck with a drop-tail queue of one round trip, a delay in each direction, and random loss (the same for each row, by
 its seed). It needs root, `ip` and /dev/net/tun, and no netem. Each row downloads for some seconds by one request at a time and by eight.
+All versions have the same congestion control.
 Prints a table of Mbit/s, and HTTP/3 beside HTTP/2. Needs openssl.
 """
 
@@ -127,14 +129,14 @@ def gateway(args, folder):
     inside = ["ip", "netns", "exec", args.names[1]]
     backend = subprocess.Popen([*inside, args.bench, "backend", "--threads", "1"], stdout=subprocess.PIPE, text=True)
     port = json.loads(backend.stdout.readline())["http"].rsplit(":", 1)[1]
-    head = {"http": f"{SERVER}:8000", "https": f"{SERVER}:8443", "http3": True, "admin": "off", "workers": 1, "access_log": "off",
+    head = {"http": f"{SERVER}:8000", "https": f"{SERVER}:8443", "http3": True, "admin": "off", "workers": 1, "congestion_control": args.congestion,
             "tls": {"certificates": [{"cert_path": str(cert), "key_path": str(key)}]}}
     proxy = {"id": "p", "listen_path": "/", "backend_host": "127.0.0.1", "backend_port": int(port)}
     (folder / "spec.yaml").write_text(f"gateway: {json.dumps(head)}\nproxies:\n  - {json.dumps(proxy)}\n")
     process = subprocess.Popen([*inside, args.gateway, "run", "-v", "--spec", str(folder / "spec.yaml")], stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
-        if "listening" in line and "8443" in line:
+        if '"message":"serving"' in line:
             break
         if process.poll() is not None:
             sys.exit(f"the gateway ended: {line}")
@@ -169,6 +171,7 @@ def main():
     parser.add_argument("--bench", default=str(ROOT / "target/release/proto_bench"))
     parser.add_argument("--rtt", default="16,80", help="milliseconds")
     parser.add_argument("--loss", default="0,1", help="per cent of the packets, in each direction")
+    parser.add_argument("--congestion", default="cubic", help="congestion control of the gateway, over TCP and QUIC")
     parser.add_argument("--rate", type=float, default=100, help="Mbit/s of the bottleneck")
     parser.add_argument("--size", type=size_of, default=256 << 10, help="bytes of a response")
     parser.add_argument("--seconds", type=int, default=10)

@@ -125,7 +125,7 @@ impl Authority {
             return Err(failed(&"there is no certificate in PEM"));
         };
         for certificate in &parsed {
-            may_issue(certificate).map_err(|reason| failed(&reason))?;
+            may_issue(certificate)?;
         }
         if first.public_key().raw != rcgen::PublicKeyData::subject_public_key_info(&key) {
             return Err(failed(&"its key is not that of the first certificate"));
@@ -211,21 +211,25 @@ impl Authority {
 }
 
 /// Whether an authority's certificate may issue others now.
-fn may_issue(certificate: &X509Certificate<'_>) -> Result<(), String> {
+fn may_issue(certificate: &X509Certificate<'_>) -> Result<(), AuthorityError> {
     let subject = certificate.subject();
+    let refused = |reason| Err(AuthorityError::Authority(reason));
     if !certificate.is_ca() {
-        return Err(format!("the certificate of {subject} is not one of an authority"));
+        return refused(format!("the certificate of {subject} is not one of an authority"));
     }
-    let usage = certificate.key_usage().map_err(|error| format!("the certificate of {subject}: {error}"))?;
+    let usage = match certificate.key_usage() {
+        Ok(usage) => usage,
+        Err(error) => return refused(format!("the certificate of {subject}: {error}")),
+    };
     if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
-        return Err(format!(
+        return refused(format!(
             "the certificate of {subject} must not sign certificates: its key usage lacks keyCertSign"
         ));
     }
     let validity = certificate.validity();
     if !validity.is_valid() {
         let (from, to) = (validity.not_before, validity.not_after);
-        return Err(format!("the certificate of {subject} is valid from {from} to {to}, not now"));
+        return refused(format!("the certificate of {subject} is valid from {from} to {to}, not now"));
     }
     Ok(())
 }

@@ -25,10 +25,10 @@ use tower_service::Service;
 use stream::ObservedStream;
 
 use crate::authority::SERVER_NAME;
-use crate::message::{NewIdentity, ToControl, ToEdge};
+use crate::message::{NewIdentity, ToControl, ToEdge, WireError};
 use crate::wire::proto::fleet_client::FleetClient;
 use crate::wire::proto::{ControlMessage, EdgeMessage, EnrolRequest, Identity, RenewRequest};
-use crate::wire::{Assembler, CHUNK_BYTES, Piece, WireError, from_edge};
+use crate::wire::{Assembler, CHUNK_BYTES, Piece, from_edge};
 
 /// For a connection with its handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -72,6 +72,18 @@ pub fn is_address(text: &str) -> bool {
     is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
+/// Why no code can be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CodeError {
+    /// The machine has no randomness.
+    #[error("this machine has no randomness")]
+    Randomness,
+    /// No memory for the hash.
+    #[error("it can't be hashed: {0}")]
+    Hash(argon2::Error),
+}
+
 /// What of a code is kept: nothing that leads back to it.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct CodeHash {
@@ -90,9 +102,9 @@ impl fmt::Debug for CodeHash {
 ///
 /// # Errors
 /// When there is no randomness or no memory.
-pub fn new_code() -> Result<(String, String, CodeHash), String> {
+pub fn new_code() -> Result<(String, String, CodeHash), CodeError> {
     let mut random = [0_u8; ID_DIGITS + SECRET_DIGITS + 16];
-    aws_lc_rs::rand::fill(&mut random).map_err(|error| error.to_string())?;
+    aws_lc_rs::rand::fill(&mut random).map_err(|_| CodeError::Randomness)?;
     let digit = |byte: &u8| char::from(ALPHABET[usize::from(byte % 32)]);
     let (digits, salt) = random.split_at(ID_DIGITS + SECRET_DIGITS);
     let id: String = digits.iter().take(ID_DIGITS).map(digit).collect();
@@ -117,10 +129,10 @@ impl CodeHash {
     }
 }
 
-fn argon2id(code: &str, salt: &[u8]) -> Result<[u8; 32], String> {
+fn argon2id(code: &str, salt: &[u8]) -> Result<[u8; 32], CodeError> {
     let mut hash = [0; 32];
     let result = Argon2::default().hash_password_into(code.as_bytes(), salt, &mut hash);
-    result.map(|()| hash).map_err(|error| error.to_string())
+    result.map(|()| hash).map_err(CodeError::Hash)
 }
 
 fn hex(bytes: &[u8]) -> String {

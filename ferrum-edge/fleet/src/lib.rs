@@ -42,14 +42,18 @@ pub use control::{APPLY_TIMEOUT, ControlCore, ControlEffect, EdgeState, SessionI
 pub use documents::{DocumentKey, DocumentSet, Hash, Position};
 pub use edge::{Configuration, EdgeCore, EdgeEffect};
 pub use hub::{Hub, clock};
-pub use invitation::{CodeHash, Invitation, InvitationError, VALIDITY, id_of, is_address, new_code};
-pub use message::{
-    BrokenObject, Findings, Hello, MAX_BROKEN, NewIdentity, ToControl, ToEdge, Transfer, Verdict, Welcome,
+pub use invitation::{
+    CodeError, CodeHash, Invitation, InvitationError, VALIDITY, id_of, is_address, new_code,
 };
-pub use sealed::{open_configuration, seal_configuration};
+pub use message::{
+    BrokenObject, Findings, Hello, MAX_BROKEN, MAX_CONFIGURATION_BYTES, NewIdentity, ToControl, ToEdge,
+    Transfer, Verdict, Welcome, WireError,
+};
+pub use sealed::{SealError, open_configuration, seal_configuration};
 pub use server::{Answering, Refusal, Registrar, serve};
 pub use tls::{
-    Acceptance, Membership, ServerCertificate, check_issues, client_config, enrolment_config, server_config,
+    Acceptance, FleetTlsError, Membership, ServerCertificate, check_issues, client_config, enrolment_config,
+    server_config,
 };
 pub use view::View;
-pub use wire::{CHUNK_BYTES, MAX_CONFIGURATION_BYTES, WireError};
+pub use wire::CHUNK_BYTES;

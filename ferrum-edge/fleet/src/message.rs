@@ -5,11 +5,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prost::bytes::Bytes;
+use thiserror::Error;
 
 use crate::documents::{DocumentKey, Hash, Position};
 
 /// Broken objects that a verdict names; it counts all of them.
 pub const MAX_BROKEN: usize = 100;
+/// Bytes of a configuration, compressed and not; larger ones are refused by both sides.
+pub const MAX_CONFIGURATION_BYTES: usize = 1 << 30;
 
 /// What an edge has and is, at the beginning of each connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -137,7 +140,27 @@ pub struct Transfer {
     /// Documents that go.
     pub deleted: Vec<DocumentKey>,
     /// As it is sent: encoded once for all edges.
-    pub(crate) encoded: OnceLock<Result<Encoded, String>>,
+    pub(crate) encoded: OnceLock<Result<Encoded, WireError>>,
+}
+
+/// Why a message can't be read.
+#[derive(Debug, Clone, Error)]
+pub enum WireError {
+    /// It is not what the protocol has here.
+    #[error("the message has no {0}")]
+    Missing(&'static str),
+    /// A hash does not have 32 bytes.
+    #[error("a hash has {0} bytes, not 32")]
+    Hash(usize),
+    /// A transfer is larger than the limit.
+    #[error("a configuration of {0} bytes is larger than the limit of {MAX_CONFIGURATION_BYTES}")]
+    TooLarge(u64),
+    /// A transfer is cut off, or is not what its header says.
+    #[error("the transfer can't be read: {0}")]
+    Transfer(String),
+    /// A transfer can't be compressed.
+    #[error("the transfer can't be compressed: {0}")]
+    Compression(String),
 }
 
 /// A transfer's compressed chunks.

@@ -5,16 +5,52 @@ use aws_lc_rs::rand;
 
 use crate::documents::{DocumentSet, Hash};
 use crate::edge::Configuration;
-use crate::message::Transfer;
+use crate::message::{Transfer, WireError};
 use crate::wire::{Assembler, Piece, proto};
 
 use prost::Message as _;
+use thiserror::Error;
 
 /// The beginning of such a file.
 const MAGIC: &[u8] = b"ferrum-edge last good 1\n";
 
-fn cipher(key: &[u8; 32]) -> Result<LessSafeKey, String> {
-    UnboundKey::new(&AES_256_GCM, key).map(LessSafeKey::new).map_err(|_| "the key can't be used".to_owned())
+/// Why a configuration can't be encrypted for a file, or read from one.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SealError {
+    /// Not one of AES-256.
+    #[error("the key can't be used")]
+    Key,
+    /// The machine has no randomness, or there is more than one nonce allows.
+    #[error("it can't be encrypted")]
+    Encryption,
+    /// The file begins otherwise.
+    #[error("it is not a configuration of this version")]
+    OtherVersion,
+    /// The key does not fit what is there.
+    #[error("it was changed, cut off, or is another edge's")]
+    Changed,
+    /// It is larger than configurations may be, or its messages are not those of a transfer.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// A message can't be written.
+    #[error(transparent)]
+    Encode(#[from] prost::EncodeError),
+    /// A message can't be read.
+    #[error(transparent)]
+    Decode(#[from] prost::DecodeError),
+    /// It is not what was sealed.
+    #[error("its hash is {found}, not {expected}")]
+    Hash {
+        /// Of what was read.
+        found: Hash,
+        /// What its header says.
+        expected: Hash,
+    },
+}
+
+fn cipher(key: &[u8; 32]) -> Result<LessSafeKey, SealError> {
+    UnboundKey::new(&AES_256_GCM, key).map(LessSafeKey::new).map_err(|_| SealError::Key)
 }
 
 /// A configuration with the keys for its secrets, encrypted.
@@ -25,23 +61,22 @@ pub fn seal_configuration(
     configuration: &Configuration,
     keys: &str,
     key: &[u8; 32],
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, SealError> {
     let documents = configuration.documents.iter().map(|(key, text)| (key.clone(), text.clone()));
     let transfer = Transfer::new(None, configuration.position.clone(), documents.collect(), Vec::new());
     let encoded = transfer.encoded()?;
     let mut plain = Vec::new();
     let welcome = proto::Welcome { keys: keys.to_owned(), ..proto::Welcome::default() };
-    let failed = |error: prost::EncodeError| error.to_string();
-    welcome.encode_length_delimited(&mut plain).map_err(failed)?;
+    welcome.encode_length_delimited(&mut plain)?;
     for number in 0.. {
         let Some(message) = transfer.chunk(&encoded, number) else { break };
-        message.encode_length_delimited(&mut plain).map_err(failed)?;
+        message.encode_length_delimited(&mut plain)?;
     }
     let mut nonce = [0; NONCE_LEN];
-    rand::fill(&mut nonce).map_err(|error| error.to_string())?;
+    rand::fill(&mut nonce).map_err(|_| SealError::Encryption)?;
     let used = Nonce::assume_unique_for_key(nonce);
     let sealed = cipher(key)?.seal_in_place_append_tag(used, Aad::from(MAGIC), &mut plain);
-    sealed.map_err(|_| "it can't be encrypted".to_owned())?;
+    sealed.map_err(|_| SealError::Encryption)?;
     Ok([MAGIC, &nonce, &plain].concat())
 }
 
@@ -49,32 +84,29 @@ pub fn seal_configuration(
 ///
 /// # Errors
 /// When it was changed, cut off, or sealed by another key.
-pub fn open_configuration(file: &[u8], key: &[u8; 32]) -> Result<(Configuration, String), String> {
-    let unknown = "it is not a configuration of this version";
-    let rest = file.strip_prefix(MAGIC).ok_or(unknown)?;
-    let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or(unknown)?;
+pub fn open_configuration(file: &[u8], key: &[u8; 32]) -> Result<(Configuration, String), SealError> {
+    let rest = file.strip_prefix(MAGIC).ok_or(SealError::OtherVersion)?;
+    let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or(SealError::OtherVersion)?;
     let mut bytes = sealed.to_vec();
     let nonce = Nonce::assume_unique_for_key(*nonce);
     let plain = cipher(key)?.open_in_place(nonce, Aad::from(MAGIC), &mut bytes);
-    let mut plain: &[u8] = plain.map_err(|_| "it was changed, cut off, or is another edge's")?;
-    let unreadable = |error: prost::DecodeError| error.to_string();
-    let keys = proto::Welcome::decode_length_delimited(&mut plain).map_err(unreadable)?.keys;
+    let mut plain: &[u8] = plain.map_err(|_| SealError::Changed)?;
+    let keys = proto::Welcome::decode_length_delimited(&mut plain)?.keys;
     let mut assembler = Assembler::default();
     loop {
-        let message = proto::ControlMessage::decode_length_delimited(&mut plain).map_err(unreadable)?;
-        if let Piece::Whole(whole) = assembler.take(message).map_err(|error| error.to_string())? {
-            let transfer = whole.transfer().map_err(|error| error.to_string())?;
-            return Ok((checked(transfer)?, keys));
+        let message = proto::ControlMessage::decode_length_delimited(&mut plain)?;
+        if let Piece::Whole(whole) = assembler.take(message)? {
+            return Ok((checked(whole.transfer()?)?, keys));
         }
     }
 }
 
-fn checked(transfer: Transfer) -> Result<Configuration, String> {
+fn checked(transfer: Transfer) -> Result<Configuration, SealError> {
     let mut documents = DocumentSet::default();
     documents.apply(transfer.changed.into_iter().map(|(key, text)| (key, Some(text))));
-    let hash: Hash = documents.hash();
-    if hash != transfer.to.hash {
-        return Err(format!("its hash is {hash}, not {}", transfer.to.hash));
+    let (found, expected) = (documents.hash(), transfer.to.hash);
+    if found != expected {
+        return Err(SealError::Hash { found, expected });
     }
     Ok(Configuration { position: transfer.to, documents })
 }
@@ -108,6 +140,6 @@ mod tests {
         let wrong = Configuration { position: Position::default(), ..configuration };
         let sealed = seal_configuration(&wrong, "", &[7; 32]).unwrap();
         let error = open_configuration(&sealed, &[7; 32]).unwrap_err();
-        assert!(error.contains("hash"), "{error}");
+        assert!(matches!(error, SealError::Hash { .. }), "{error}");
     }
 }

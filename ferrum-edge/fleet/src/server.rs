@@ -97,7 +97,7 @@ pub async fn serve<R: Registrar>(
     hub: Arc<Hub>,
     registrar: Arc<R>,
     stopped: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), String> {
+) -> Result<(), tonic::transport::Error> {
     let (accepted, connections) = mpsc::channel(MAX_HANDSHAKES);
     let accepting = tokio::spawn(accept(listener, TlsAcceptor::from(tls), accepted));
     let incoming = stream::unfold(connections, |mut connections| async move {
@@ -112,7 +112,7 @@ pub async fn serve<R: Registrar>(
         .http2_max_header_list_size(16 << 10)
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, stopped);
-    let served = serving.await.map_err(|error| error.to_string());
+    let served = serving.await;
     accepting.abort();
     served
 }
@@ -322,9 +322,10 @@ impl Sending {
                 ToEdge::Transfer(transfer) => {
                     let encoding = transfer.clone();
                     let encoded = tokio::task::spawn_blocking(move || encoding.encoded()).await;
-                    match encoded.map_err(|error| error.to_string()).flatten() {
-                        Ok(encoded) => self.transfer = Some((transfer, encoded, 0)),
-                        Err(error) => return Some(Err(Status::internal(error))),
+                    match encoded {
+                        Ok(Ok(encoded)) => self.transfer = Some((transfer, encoded, 0)),
+                        Ok(Err(error)) => return Some(Err(Status::internal(error.to_string()))),
+                        Err(panicked) => return Some(Err(Status::internal(panicked.to_string()))),
                     }
                 }
                 other => {

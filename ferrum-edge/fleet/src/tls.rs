@@ -7,18 +7,53 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
     ServerConfig, SignatureScheme, version,
 };
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{
+    CertificateDer, InvalidDnsNameError, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime,
+};
 
-use crate::authority::{Authority, SERVER_NAME, fingerprint, read_edge, signing_request};
+use crate::authority::{Authority, AuthorityError, SERVER_NAME, fingerprint, read_edge, signing_request};
 
 const ALPN: &[u8] = b"h2";
+
+/// Why control plane and edges can't speak TLS.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FleetTlsError {
+    /// The authority issues nothing, or what it issues can't be read.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// A certificate or key in PEM.
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    /// A certificate or key that TLS can't use.
+    #[error(transparent)]
+    Tls(#[from] Error),
+    /// A root that can't verify anything.
+    #[error(transparent)]
+    Roots(#[from] VerifierBuilderError),
+    /// The name that control planes go by.
+    #[error(transparent)]
+    Name(#[from] InvalidDnsNameError),
+    /// The authority's certificates would be refused by the other side.
+    #[error("certificates that it issues for {of} are not valid: {error}")]
+    Issued {
+        /// Whose they are.
+        of: &'static str,
+        /// Why.
+        #[source]
+        error: Error,
+    },
+    /// The authority's chain is empty.
+    #[error("it issues nothing")]
+    NothingIssued,
+}
 
 /// Which certificates of edges are accepted.
 pub trait Acceptance: Send + Sync + fmt::Debug {
@@ -50,7 +85,7 @@ impl ServerCertificate {
     ///
     /// # Errors
     /// When it can't be issued.
-    pub fn issue(authority: &Authority) -> Result<Self, String> {
+    pub fn issue(authority: &Authority) -> Result<Self, FleetTlsError> {
         Ok(Self(Arc::new(RwLock::new(Arc::new(certified(authority)?)))))
     }
 
@@ -58,17 +93,17 @@ impl ServerCertificate {
     ///
     /// # Errors
     /// When it can't be issued; the one before stays.
-    pub fn renew(&self, authority: &Authority) -> Result<(), String> {
+    pub fn renew(&self, authority: &Authority) -> Result<(), FleetTlsError> {
         let certified = Arc::new(certified(authority)?);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = certified;
         Ok(())
     }
 }
 
-fn certified(authority: &Authority) -> Result<CertifiedKey, String> {
-    let (chain, key) = authority.issue_server().map_err(|error| error.to_string())?;
+fn certified(authority: &Authority) -> Result<CertifiedKey, FleetTlsError> {
+    let (chain, key) = authority.issue_server()?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key));
-    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| error.to_string())
+    Ok(CertifiedKey::from_der(chain, key, &provider())?)
 }
 
 impl ResolvesServerCert for ServerCertificate {
@@ -85,13 +120,11 @@ pub fn server_config(
     authority: &Authority,
     certificate: ServerCertificate,
     acceptance: Arc<dyn Acceptance>,
-) -> Result<Arc<ServerConfig>, String> {
-    let failed = |error: &dyn fmt::Display| error.to_string();
+) -> Result<Arc<ServerConfig>, FleetTlsError> {
     let inner = edge_verifier(authority)?;
     let verifier = Arc::new(EdgeVerifier { inner, acceptance });
     let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13]);
-    let config = config.map_err(|error| failed(&error))?;
-    let mut config = config.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(certificate));
+    let mut config = config?.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(certificate));
     config.alpn_protocols = vec![ALPN.to_vec()];
     // A resumed session would not be verified again, and might have been revoked meanwhile.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
@@ -99,17 +132,17 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-fn trusted(authority: &Authority) -> Result<Arc<RootCertStore>, String> {
+fn trusted(authority: &Authority) -> Result<Arc<RootCertStore>, FleetTlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in authority.trusted() {
-        roots.add(certificate.clone()).map_err(|error| error.to_string())?;
+        roots.add(certificate.clone())?;
     }
     Ok(roots.into())
 }
 
-fn edge_verifier(authority: &Authority) -> Result<Arc<dyn ClientCertVerifier>, String> {
+fn edge_verifier(authority: &Authority) -> Result<Arc<dyn ClientCertVerifier>, FleetTlsError> {
     let verifier = WebPkiClientVerifier::builder_with_provider(trusted(authority)?, provider());
-    verifier.allow_unauthenticated().build().map_err(|error| error.to_string())
+    Ok(verifier.allow_unauthenticated().build()?)
 }
 
 /// Whether edges and control planes accept what an authority issues: its key may be of a kind that TLS lacks, and its certificate
@@ -117,23 +150,19 @@ fn edge_verifier(authority: &Authority) -> Result<Arc<dyn ClientCertVerifier>, S
 ///
 /// # Errors
 /// In words for the operator.
-pub fn check_issues(authority: &Authority) -> Result<(), String> {
-    let (chain, _) = authority.issue_server().map_err(|error| error.to_string())?;
-    let (_, request) = signing_request().map_err(|error| error.to_string())?;
-    let edge = authority.issue_edge("check", "check", &request).map_err(|error| error.to_string())?;
-    let edge =
-        CertificateDer::from_pem_slice(edge.certificate.as_bytes()).map_err(|error| error.to_string())?;
+pub fn check_issues(authority: &Authority) -> Result<(), FleetTlsError> {
+    let (chain, _) = authority.issue_server()?;
+    let (_, request) = signing_request()?;
+    let edge = authority.issue_edge("check", "check", &request)?;
+    let edge = CertificateDer::from_pem_slice(edge.certificate.as_bytes())?;
     let now = UnixTime::now();
-    let invalid =
-        |of: &str, error: &Error| format!("certificates that it issues for {of} are not valid: {error}");
-    let verified = edge_verifier(authority)?.verify_client_cert(&edge, &[], now);
-    verified.map_err(|error| invalid("edges", &error))?;
+    let invalid = |of| move |error| FleetTlsError::Issued { of, error };
+    edge_verifier(authority)?.verify_client_cert(&edge, &[], now).map_err(invalid("edges"))?;
     let verifier = WebPkiServerVerifier::builder_with_provider(trusted(authority)?, provider());
-    let verifier = verifier.build().map_err(|error| error.to_string())?;
-    let name = ServerName::try_from(SERVER_NAME).map_err(|error| error.to_string())?;
-    let first = chain.first().ok_or("it issues nothing")?;
-    let verified = verifier.verify_server_cert(first, &[], &name, &[], now);
-    verified.map(drop).map_err(|error| invalid("control planes", &error))
+    let name = ServerName::try_from(SERVER_NAME)?;
+    let first = chain.first().ok_or(FleetTlsError::NothingIssued)?;
+    let verified = verifier.build()?.verify_server_cert(first, &[], &name, &[], now);
+    verified.map(drop).map_err(invalid("control planes"))
 }
 
 /// Accepts certificates of the authority that are not revoked.
@@ -198,18 +227,15 @@ impl ClientCertVerifier for EdgeVerifier {
 ///
 /// # Errors
 /// When they can't be read.
-pub fn client_config(certificate: &str, key: &str, roots: &str) -> Result<Arc<ClientConfig>, String> {
-    let failed = |error: &dyn fmt::Display| error.to_string();
+pub fn client_config(certificate: &str, key: &str, roots: &str) -> Result<Arc<ClientConfig>, FleetTlsError> {
     let mut store = RootCertStore::empty();
     for root in CertificateDer::pem_slice_iter(roots.as_bytes()) {
-        store.add(root.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+        store.add(root?)?;
     }
-    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<Vec<_>, _>>();
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| failed(&error))?;
+    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
     let config = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13]);
-    let config = config.map_err(|error| failed(&error))?.with_root_certificates(store);
-    let chain = chain.map_err(|error| failed(&error))?;
-    let mut config = config.with_client_auth_cert(chain, key).map_err(|error| failed(&error))?;
+    let mut config = config?.with_root_certificates(store).with_client_auth_cert(chain, key)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = rustls::client::Resumption::disabled();
     Ok(Arc::new(config))
@@ -219,11 +245,10 @@ pub fn client_config(certificate: &str, key: &str, roots: &str) -> Result<Arc<Cl
 ///
 /// # Errors
 /// When TLS can't be set up.
-pub fn enrolment_config(pin: &str) -> Result<Arc<ClientConfig>, String> {
+pub fn enrolment_config(pin: &str) -> Result<Arc<ClientConfig>, FleetTlsError> {
     let config = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13]);
-    let config = config.map_err(|error| error.to_string())?.dangerous();
     let verifier = Arc::new(PinVerifier { pin: pin.to_owned(), provider: provider() });
-    let mut config = config.with_custom_certificate_verifier(verifier).with_no_client_auth();
+    let mut config = config?.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = rustls::client::Resumption::disabled();
     Ok(Arc::new(config))

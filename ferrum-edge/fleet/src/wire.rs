@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use prost::Message as _;
 use prost::bytes::Bytes;
-use thiserror::Error;
 
 use crate::documents::{DocumentKey, Hash, Position};
 use crate::message::{
-    BrokenObject, Encoded, Findings, Hello, MAX_BROKEN, ToControl, ToEdge, Transfer, Verdict, Welcome,
+    BrokenObject, Encoded, Findings, Hello, MAX_BROKEN, MAX_CONFIGURATION_BYTES, ToControl, ToEdge, Transfer,
+    Verdict, Welcome, WireError,
 };
 
 /// What `specs/fleet.proto` compiles to.
@@ -39,29 +39,10 @@ use proto::verdict::Verdict as Sent;
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes in a chunk that is sent: the connection of each edge keeps a buffer of this size.
 const SENT_BYTES: usize = 16 << 10;
-/// Bytes of a configuration, compressed and not; larger ones are refused by both sides.
-pub const MAX_CONFIGURATION_BYTES: usize = 1 << 30;
 /// zstd's level: higher ones take longer than the network does.
 const LEVEL: i32 = 3;
 /// Bytes of a reason that is sent.
 const MAX_REASON: usize = 2048;
-
-/// Why a message can't be read.
-#[derive(Debug, Error)]
-pub enum WireError {
-    /// It is not what the protocol has here.
-    #[error("the message has no {0}")]
-    Missing(&'static str),
-    /// A hash does not have 32 bytes.
-    #[error("a hash has {0} bytes, not 32")]
-    Hash(usize),
-    /// A transfer is larger than the limit.
-    #[error("a configuration of {0} bytes is larger than the limit of {MAX_CONFIGURATION_BYTES}")]
-    TooLarge(u64),
-    /// A transfer is cut off, or is not what its header says.
-    #[error("the transfer can't be read: {0}")]
-    Transfer(String),
-}
 
 impl From<&Position> for proto::Position {
     fn from(position: &Position) -> Self {
@@ -199,11 +180,11 @@ pub(crate) fn from_control(message: &ToEdge) -> Option<proto::ControlMessage> {
 
 impl Transfer {
     /// Its chunks, encoded and compressed at the first call. Takes long for a large one: not for a thread that others wait for.
-    pub(crate) fn encoded(&self) -> Result<Encoded, String> {
+    pub(crate) fn encoded(&self) -> Result<Encoded, WireError> {
         self.encoded.get_or_init(|| self.encode()).clone()
     }
 
-    fn encode(&self) -> Result<Encoded, String> {
+    fn encode(&self) -> Result<Encoded, WireError> {
         let object = |(key, text): &(DocumentKey, Arc<str>)| proto::Object {
             kind: key.kind.to_string(),
             id: key.id.to_string(),
@@ -216,11 +197,10 @@ impl Transfer {
         };
         let plain = changes.encode_to_vec();
         if plain.len() > MAX_CONFIGURATION_BYTES {
-            return Err(WireError::TooLarge(plain.len() as u64).to_string());
+            return Err(WireError::TooLarge(plain.len() as u64));
         }
-        let compressed =
-            zstd::stream::encode_all(plain.as_slice(), LEVEL).map_err(|error| error.to_string())?;
-        let compressed = Bytes::from(compressed);
+        let compressed = zstd::stream::encode_all(plain.as_slice(), LEVEL);
+        let compressed = Bytes::from(compressed.map_err(|error| WireError::Compression(error.to_string()))?);
         let starts = (0..compressed.len().max(1)).step_by(SENT_BYTES);
         let chunks = starts.map(|at| compressed.slice(at..(at + SENT_BYTES).min(compressed.len())));
         Ok(Encoded { chunks: chunks.collect(), bytes: plain.len() as u64 })

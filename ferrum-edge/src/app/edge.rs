@@ -70,7 +70,11 @@ impl Gateway {
         let engine = gateway.engine.clone();
         let reconciler = gateway.reconciler.clone().ok_or_else(stopped)?;
         let start = async move { ControlPlane::start(&engine, &reconciler, registry, options).await };
-        let plane = gateway.control.wait(start).ok_or_else(stopped)?.map_err(StartError::Fleet)?;
+        let plane = gateway
+            .control
+            .wait(start)
+            .ok_or_else(stopped)?
+            .map_err(|error| StartError::Fleet(error.to_string()))?;
         gateway.fleet = Some(FleetRole::Control(plane));
         Ok(gateway)
     }

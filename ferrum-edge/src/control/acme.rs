@@ -85,14 +85,14 @@ impl Surroundings for Arc<Engine> {
 ///
 /// # Errors
 /// When a part of it panicked.
-pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
+pub(super) async fn run(engine: Arc<Engine>) -> Result<(), JoinError> {
     // Requests to the CA are made on this runtime.
     gateway_protocols::calls::lend_beside(&engine.shared);
     let mut changes = engine.changes();
     loop {
         let settings = engine.snapshot().settings.clone();
         tokio::select! {
-            ended = manage(&engine, &settings) => return ended.map_err(|error| error.to_string()),
+            ended = manage(&engine, &settings) => return ended,
             () = until(&mut changes, || differ(&settings, &engine.snapshot().settings)) => {}
         }
         engine.counts().statuses().clear();

@@ -12,6 +12,7 @@ use gateway_core::config::model::{BackendTls, FrontendTls};
 use gateway_core::config::warning::Expiry;
 use gateway_core::snapshot::Snapshot;
 use gateway_protocols::tls::pem;
+use tokio::task::JoinError;
 
 use super::certificate_files;
 use crate::engine::Engine;
@@ -24,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// When a look panicked.
-pub(super) async fn run(mut watch: Watch) -> Result<(), String> {
+pub(super) async fn run(mut watch: Watch) -> Result<(), JoinError> {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks.tick().await;
@@ -39,7 +40,7 @@ pub(super) async fn run(mut watch: Watch) -> Result<(), String> {
             watch.look();
             watch
         });
-        watch = look.await.map_err(|error| error.to_string())?;
+        watch = look.await?;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tries ports of stream proxies again that other programs use.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Never.
-pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
+pub(super) async fn run(engine: Arc<Engine>) -> Result<(), Infallible> {
     loop {
         tokio::time::sleep(EVERY).await;
         if !engine.streams.failed().is_empty() {

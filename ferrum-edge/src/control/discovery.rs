@@ -1,6 +1,7 @@
 //! Resolves the SRV records behind discovered targets, again whenever their TTL ends, and puts changed answers in use.
 
 use std::collections::{BTreeSet, HashMap};
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,7 +48,7 @@ struct Schedule {
 ///
 /// # Errors
 /// Never.
-pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
+pub(super) async fn run(engine: Arc<Engine>) -> Result<(), Infallible> {
     let mut changes = engine.changes();
     let mut lookups = Lookups::default();
     lookups.follow(&engine);

@@ -1,5 +1,6 @@
 //! Watches memory, descriptors and the workers, and says how overloaded the gateway is.
 
+use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -30,7 +31,7 @@ const NEAR: f64 = 0.25;
 const MAX_DELAYS: u32 = 4;
 
 /// Looks until the gateway ends.
-pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
+pub(super) async fn run(engine: Arc<Engine>) -> Result<(), Infallible> {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let cgroup_limit = cgroup_limit(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"));

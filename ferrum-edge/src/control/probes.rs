@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl Drop for RunningProbe {
 }
 
 /// Probes until the gateway ends.
-pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
+pub(super) async fn run(engine: Arc<Engine>) -> Result<(), Infallible> {
     let mut changes = engine.changes();
     let mut probes = Probes::new(&engine);
     loop {
@@ -131,7 +132,7 @@ async fn ask(
     places: Arc<Semaphore>,
     telemetry: Arc<Telemetry>,
     job: Job,
-) -> Result<(), String> {
+) -> Result<(), Infallible> {
     let Job { target, rules, tls } = job;
     tokio::time::sleep(FIRST_WITHIN.min(rules.interval).mul_f64(fastrand::f64())).await;
     loop {

@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use gateway_core::config::model::RedisServers;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskHealth, TaskName, Tasks, WorkerTask};
+use gateway_core::plugin::world::tasks::{
+    Run, Task, TaskControl, TaskError, TaskHealth, TaskName, Tasks, WorkerTask,
+};
 use gateway_protocols::worker::{Order, SharedByWorkers};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -180,7 +182,7 @@ async fn supervise(name: &TaskName, mut task: Task, mut control: TaskControl, kn
         known.with(|table| {
             if let Some(status) = table.tasks.get_mut(&number) {
                 status.failures += 1;
-                status.last_failure = Some(why);
+                status.last_failure = Some(why.to_string());
             }
         });
         // One that ran well for long starts over with short pauses.
@@ -192,8 +194,8 @@ async fn supervise(name: &TaskName, mut task: Task, mut control: TaskControl, kn
     }
 }
 
-async fn once(run: Run) -> Result<(), String> {
-    AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|_| Err("it panicked".to_owned()))
+async fn once(run: Run) -> Result<(), TaskError> {
+    AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|_| Err("it panicked".into()))
 }
 
 /// Starts the thread; it ends some time after the drain has begun.
@@ -238,7 +240,7 @@ mod tests {
             let run = counted.fetch_add(1, Relaxed);
             Box::pin(async move {
                 match run {
-                    0 => Err("no".to_owned()),
+                    0 => Err("no".into()),
                     1 => panic!("a defect of the task"),
                     _ => Ok(()),
                 }

@@ -90,7 +90,7 @@ impl Frontend {
         let rules = FrontendTls { min_version: TlsVersion::Tls13, ..settings.tls.clone() };
         let config = build(&rules, self.certificates.clone(), &[b"h3"])?;
         server_config(config, &settings.limits, settings.congestion, previous)
-            .map_err(ServerTlsError::Unusable)
+            .map_err(|error| ServerTlsError::Unusable(error.to_string()))
     }
 
     /// How stream proxies terminate DTLS.

@@ -1,19 +1,22 @@
 //! A running control plane.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use gateway_core::plugin::Registry;
 use gateway_fleet::{
-    Authority, EDGE_VALIDITY, Hub, SERVER_VALIDITY, ServerCertificate, check_issues, server_config,
+    Authority, EDGE_VALIDITY, FleetTlsError, Hub, SERVER_VALIDITY, ServerCertificate, check_issues,
+    server_config,
 };
 use gateway_telemetry::json::Rfc3339;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
+use super::error::{FleetAuthorityError, FleetStartError};
 use super::meters::FleetMeters;
 use super::options::FleetOptions;
 use super::roster::Roster;
@@ -65,29 +68,24 @@ impl ControlPlane {
         reconciler: &Arc<Reconciler>,
         registry: Registry,
         options: FleetOptions,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Arc<Self>, FleetStartError> {
         let store = reconciler.store().clone();
         let documents = reconciler.documents().clone();
         let keys = documents.keys().clone();
         if keys.is_empty() {
-            return Err("a control plane needs FERRUM_DB_ENCRYPTION_KEY: it encrypts the fleet's authority and what edges get; \
-                        `openssl rand -base64 32` makes one"
-                .to_owned());
+            return Err(FleetStartError::NoKey);
         }
-        let failed = |error: StoreError| format!("{error} ({})", error.remedy());
         let authority = authority(&store, &keys, &options).await?;
-        let epoch = epoch(&store, None).await.map_err(failed)?;
+        let epoch = epoch(&store, None).await?;
         let hub = Arc::new(Hub::default());
         let certificate = ServerCertificate::issue(&authority)?;
-        let roster = Roster::load(store.clone(), keys, authority, hub.clone(), Skew::of(&registry))
-            .await
-            .map_err(failed)?;
-        let views = Views::load(store.clone(), documents, registry, hub.clone()).await.map_err(failed)?;
+        let skew = Skew::of(&registry);
+        let roster = Roster::load(store.clone(), keys, authority, hub.clone(), skew).await?;
+        let views = Views::load(store.clone(), documents, registry, hub.clone()).await?;
         let tls = server_config(roster.authority(), certificate.clone(), roster.clone())?;
-        let listener = TcpListener::bind(options.listen).await;
-        let listener =
-            listener.map_err(|error| format!("can't listen for edges on {}: {error}", options.listen))?;
-        let listening = listener.local_addr().map_err(|error| error.to_string())?;
+        let failed = |error| FleetStartError::Listen { address: options.listen, error };
+        let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+        let listening = listener.local_addr().map_err(failed)?;
         let plane = Arc::new(Self {
             meters: FleetMeters::new(&engine.meters),
             plugins: watch::Sender::default(),
@@ -109,7 +107,7 @@ impl ControlPlane {
         let serving = gateway_fleet::serve(listener, tls, plane.hub.clone(), plane.roster.clone(), until);
         tokio::spawn(async move {
             if let Err(error) = serving.await {
-                tracing::error!(error, "the fleet is served no more; restart this control plane");
+                tracing::error!(%error, "the fleet is served no more; restart this control plane");
             }
         });
         let tasks = &engine.shared.tasks;
@@ -163,7 +161,7 @@ impl ControlPlane {
     }
 
     /// Gives edges what the store has, until the end.
-    async fn follow(self: Arc<Self>) -> Result<(), String> {
+    async fn follow(self: Arc<Self>) -> Result<(), Infallible> {
         let (mut signals, mut rechecks) = (self.store.watch(), self.hub.rechecks());
         // Looked into once: what is ahead of one epoch says nothing of the next.
         let mut ahead = 0;
@@ -205,7 +203,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    async fn watch_roster(self: Arc<Self>) -> Result<(), String> {
+    async fn watch_roster(self: Arc<Self>) -> Result<(), Infallible> {
         let mut looks = interval(ROSTER_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -216,7 +214,7 @@ impl ControlPlane {
         }
     }
 
-    async fn keep_up(self: Arc<Self>) -> Result<(), String> {
+    async fn keep_up(self: Arc<Self>) -> Result<(), FleetTlsError> {
         let mut issued = Instant::now();
         let mut ticks = interval(TICK);
         loop {
@@ -250,33 +248,32 @@ async fn epoch(store: &Store, replaced: Option<&Arc<str>>) -> Result<Arc<str>, S
 }
 
 /// The operator's authority, else the one in the database, which is made where it is missing.
-async fn authority(store: &Store, keys: &Keys, options: &FleetOptions) -> Result<Authority, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("the fleet's authority: {error}");
+async fn authority(
+    store: &Store,
+    keys: &Keys,
+    options: &FleetOptions,
+) -> Result<Authority, FleetAuthorityError> {
     if let Some((certificate, key)) = &options.authority {
-        return own_authority(certificate, key, &options.domain)
-            .map_err(|error| format!("FERRUM_FLEET_CA_CERT and FERRUM_FLEET_CA_KEY: {error}"));
+        return own_authority(certificate, key, &options.domain).map_err(FleetAuthorityError::Own);
     }
     loop {
-        let (_, rows) = store.fleet().await.map_err(|error| failed(&error))?;
+        let (_, rows) = store.fleet().await?;
         if let Some(row) = rows.into_iter().find(|row| row.kind == SETTING && row.id == AUTHORITY) {
-            let row: AuthorityRow = serde_json::from_str(&row.document).map_err(|error| failed(&error))?;
-            let key = open_text(&row.key, KEY_PLACE, keys);
-            let key = key.map_err(|error| failed(&format_args!("its key can't be decrypted: {error}")))?;
-            return Authority::from_pem(&row.certificate, &key, &options.domain)
-                .map_err(|error| error.to_string());
+            let row: AuthorityRow = serde_json::from_str(&row.document)?;
+            let key = open_text(&row.key, KEY_PLACE, keys).map_err(FleetAuthorityError::Sealed)?;
+            return Ok(Authority::from_pem(&row.certificate, &key, &options.domain)?);
         }
-        let (certificate, key) = Authority::generate(&options.domain).map_err(|error| error.to_string())?;
-        let key =
-            seal_text(&key, KEY_PLACE, keys).ok_or_else(|| failed(&"there is no key to encrypt with"))?;
+        let (certificate, key) = Authority::generate(&options.domain)?;
+        let key = seal_text(&key, KEY_PLACE, keys).ok_or(FleetAuthorityError::NoKey)?;
         let document = serde_json::to_string(&AuthorityRow { certificate, key }).ok();
         let op = FleetOp { kind: SETTING, id: AUTHORITY.to_owned(), expected: None, document };
-        store.change_fleet(&[op]).await.map_err(|error| failed(&error))?;
+        store.change_fleet(&[op]).await?;
     }
 }
 
 /// The operator's authority, once it is known that what it issues is accepted.
-fn own_authority(certificates: &str, key: &str, domain: &str) -> Result<Authority, String> {
-    let authority = Authority::from_pem(certificates, key, domain).map_err(|error| error.to_string())?;
+fn own_authority(certificates: &str, key: &str, domain: &str) -> Result<Authority, FleetTlsError> {
+    let authority = Authority::from_pem(certificates, key, domain)?;
     check_issues(&authority)?;
     if authority.not_after() < super::roster::now() + EDGE_VALIDITY.as_secs() {
         let ends = Rfc3339(UNIX_EPOCH + Duration::from_secs(authority.not_after()));

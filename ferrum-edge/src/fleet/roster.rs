@@ -328,8 +328,9 @@ impl Roster {
         if known.invitations.len() - ops.len() >= MAX_INVITATIONS {
             return Err(RosterError::Crowded);
         }
-        let made = tokio::task::spawn_blocking(new_code).await.map_err(|error| error.to_string()).flatten();
-        let (id, code, hash) = made.map_err(RosterError::Code)?;
+        let made = tokio::task::spawn_blocking(new_code).await;
+        let made = made.map_err(|panicked| RosterError::Code(panicked.to_string()))?;
+        let (id, code, hash) = made.map_err(|error| RosterError::Code(error.to_string()))?;
         let expires = time + VALIDITY.as_secs();
         let row = InvitationRow { code: hash, expires, name, group, edge: again.map(str::to_owned) };
         ops.push(FleetOp { kind: INVITATION, id, expected: None, document: document(&row) });

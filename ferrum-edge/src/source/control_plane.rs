@@ -7,6 +7,7 @@ mod agent;
 mod apply;
 mod edge;
 mod enrolment;
+mod error;
 mod first;
 mod identity;
 mod last_good;
@@ -21,8 +22,8 @@ use gateway_core::plugin::Registry;
 pub(crate) use agent::start;
 pub(crate) use apply::Applier;
 pub(crate) use edge::Edge;
+use error::EdgeError;
 pub(crate) use options::EdgeOptions;
-use standing::EdgeError;
 
 use crate::source::database::{Documents, Loaded, compile};
 use agent::{Agent, parsed_keys};
@@ -52,19 +53,19 @@ pub(crate) async fn open(
     settings: Arc<Settings>,
     registry: Registry,
 ) -> Result<(OpenedEdge, Loaded), EdgeError> {
-    let folder = StateFolder::open(&options.state).map_err(EdgeError::State)?;
+    let folder = StateFolder::open(&options.state)?;
     let identity = enrolment::identity(&folder, &options).await?;
     let last_good = LastGood::new(folder.last_good(), identity.seal_key()?);
     let (configuration, keys) = match last_good.read() {
         Ok(Some((configuration, keys))) => (Some(configuration), keys),
         Ok(None) => (None, String::new()),
         Err(error) => {
-            tracing::error!(error, "the last good configuration can't be read; another one is fetched");
+            tracing::error!(%error, "the last good configuration can't be read; another one is fetched");
             (None, String::new())
         }
     };
     let first = match (&configuration, &options.first) {
-        (None, Some(place)) => Some(first::read(place).await.map_err(EdgeError::NoConfiguration)?),
+        (None, Some(place)) => Some(first::read(place).await?),
         _ => None,
     };
     let from = match (&configuration, &first) {

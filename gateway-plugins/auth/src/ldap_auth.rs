@@ -154,7 +154,7 @@ impl LdapAuth {
                 self.counts.busy.add(1);
                 unavailable("ldap_busy", "too many passwords are being checked")
             }
-            Err(NoAnswer::Failed(why)) => {
+            Err(why) => {
                 self.counts.failed.add(1);
                 tracing::warn!(%why, "the directory gives no answer");
                 unavailable("ldap_failed", "passwords can't be checked now")

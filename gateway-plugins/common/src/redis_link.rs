@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use redis::{Script, Value};
 
 use hub::Hub;
@@ -123,7 +123,7 @@ impl RedisLink {
     }
 
     /// Holds the connection, for as long as the plugin is in use.
-    pub async fn run(self: Arc<Self>, control: TaskControl) -> Result<(), String> {
+    pub async fn run(self: Arc<Self>, control: TaskControl) -> Result<(), TaskError> {
         self.hub.run(control).await;
         Ok(())
     }

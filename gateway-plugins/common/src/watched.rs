@@ -1,5 +1,6 @@
 //! Files that a plugin reads when it is built, and again whenever they change.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +9,21 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 
 /// Calls `refresh` on a thread for slow work now and then, for as long as the plugin is in use.
 ///
 /// # Errors
 /// The first that `refresh` has.
-pub async fn refresh_regularly(
+pub async fn refresh_regularly<E>(
     world: &World,
     every: Duration,
     mut control: TaskControl,
-    refresh: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-) -> Result<(), String> {
+    refresh: impl Fn() -> Result<(), E> + Send + Sync + 'static,
+) -> Result<(), TaskError>
+where
+    E: Into<TaskError> + Send + 'static,
+{
     let refresh = Arc::new(refresh);
     loop {
         tokio::select! {
@@ -29,7 +33,7 @@ pub async fn refresh_regularly(
         let refresh = refresh.clone();
         // With every thread busy, the next time is early enough.
         if let Ok(done) = world.run_blocking(move || refresh()).await {
-            done?;
+            done.map_err(Into::into)?;
         }
     }
 }
@@ -58,13 +62,14 @@ impl<T: Default + Send + Sync + 'static> Watched<T> {
     ///
     /// # Errors
     /// Every file that can't be used.
-    pub fn new(
+    pub fn new<E: Display>(
         world: &World,
         place: &str,
         paths: Vec<PathBuf>,
         max_bytes: u64,
-        merge: impl Fn(&mut T, &[u8]) -> Result<(), String> + Send + Sync + 'static,
+        merge: impl Fn(&mut T, &[u8]) -> Result<(), E> + Send + Sync + 'static,
     ) -> Result<Self, Problems> {
+        let merge = move |to: &mut T, bytes: &[u8]| merge(to, bytes).map_err(|error| error.to_string());
         let (world, merge) = (world.clone(), Box::new(merge));
         let first = Read { value: Arc::new(T::default()), modified: Vec::new() };
         let files = Self { world, paths, max_bytes, merge, now: ArcSwap::from_pointee(first) };
@@ -101,16 +106,16 @@ impl<T: Default + Send + Sync + 'static> Watched<T> {
     ///
     /// # Errors
     /// Files that can't be used any more; what was read before stays in force.
-    pub async fn keep_fresh(self: Arc<Self>, every: Duration, control: TaskControl) -> Result<(), String> {
+    pub async fn keep_fresh(self: Arc<Self>, every: Duration, control: TaskControl) -> Result<(), TaskError> {
         let world = self.world.clone();
         refresh_regularly(&world, every, control, move || self.refresh()).await
     }
 
-    fn refresh(&self) -> Result<(), String> {
+    fn refresh(&self) -> Result<(), Problems> {
         let modified: Vec<u128> =
             self.paths.iter().map(|path| self.world.files().modified(path).unwrap_or(0)).collect();
         if modified != self.now.load().modified {
-            self.now.store(Arc::new(self.read("file").map_err(|problems| problems.to_string())?));
+            self.now.store(Arc::new(self.read("file")?));
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::plugin::{
     Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World,
 };
@@ -262,7 +262,7 @@ impl Script {
         Verdict::Reply(refusal)
     }
 
-    async fn keep_fresh(self: Arc<Self>, every: Duration, control: TaskControl) -> Result<(), String> {
+    async fn keep_fresh(self: Arc<Self>, every: Duration, control: TaskControl) -> Result<(), TaskError> {
         let world = self.world.clone();
         refresh_regularly(&world, every, control, move || self.refresh()).await
     }

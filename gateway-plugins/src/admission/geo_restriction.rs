@@ -17,7 +17,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::plugin::{
     Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter,
     Step, World,
@@ -200,16 +200,16 @@ impl GeoRestriction {
     }
 
     /// Reads databases that have changed, for as long as the plugin is in use.
-    async fn keep_fresh(self: Arc<Self>, control: TaskControl) -> Result<(), String> {
+    async fn keep_fresh(self: Arc<Self>, control: TaskControl) -> Result<(), TaskError> {
         let (world, every) = (self.world.clone(), self.rules.refresh);
         refresh_regularly(&world, every, control, move || self.refresh()).await
     }
 
-    fn refresh(&self) -> Result<(), String> {
+    fn refresh(&self) -> Result<(), Problems> {
         if self.databases.load().is_current(&self.rules, &self.world) {
             return Ok(());
         }
-        let databases = Databases::read(&self.rules, &self.world).map_err(|problems| problems.to_string())?;
+        let databases = Databases::read(&self.rules, &self.world)?;
         self.databases.store(Arc::new(databases));
         Ok(())
     }

@@ -21,7 +21,7 @@ use gateway_core::config::units::{Bytes, Millis, Seconds};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::plugin::{
     Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter,
     Step, World,
@@ -292,7 +292,9 @@ fn read(config: &Config, world: &World) -> Result<Lists, Problems> {
             let changed = world.files().modified(path).unwrap_or(0);
             modified.push(changed);
             let read = world.settings_file(path, MAX_FILE).map_err(|error| error.to_string());
-            if let Err(why) = read.and_then(|bytes| parts.add_lines(&bytes)) {
+            if let Err(why) =
+                read.and_then(|bytes| parts.add_lines(&bytes).map_err(|error| error.to_string()))
+            {
                 let place = format!("config.{name}_files[{n}]");
                 problems.add(place, format!("{} can't be used: {why}", path.display()));
             }
@@ -389,18 +391,18 @@ impl IpRestriction {
     }
 
     /// Reads files that have changed, for as long as the plugin is in use.
-    async fn keep_fresh(self: Arc<Self>, control: TaskControl) -> Result<(), String> {
+    async fn keep_fresh(self: Arc<Self>, control: TaskControl) -> Result<(), TaskError> {
         let (world, every) = (self.world.clone(), self.config.refresh.duration());
         refresh_regularly(&world, every, control, move || self.refresh()).await
     }
 
-    fn refresh(&self) -> Result<(), String> {
+    fn refresh(&self) -> Result<(), Problems> {
         let files = self.config.allow_files.iter().chain(&self.config.deny_files);
         let now: Vec<u128> = files.map(|path| self.world.files().modified(path).unwrap_or(0)).collect();
         if now == self.lists.load().modified {
             return Ok(());
         }
-        let lists = read(&self.config, &self.world).map_err(|problems| problems.to_string())?;
+        let lists = read(&self.config, &self.world)?;
         self.lists.store(Arc::new(lists));
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_plugin_common::redis_link::{Command, OnError, RedisConfig, RedisLink, Sha256};
 use redis::Script;
 
@@ -153,7 +153,7 @@ impl SharedLimits {
     }
 
     /// Holds the connection, for as long as the plugin is in use.
-    pub(crate) async fn run(self: Arc<Self>, control: TaskControl) -> Result<(), String> {
+    pub(crate) async fn run(self: Arc<Self>, control: TaskControl) -> Result<(), TaskError> {
         self.link.clone().run(control).await
     }
 

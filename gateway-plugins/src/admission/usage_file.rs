@@ -1,5 +1,6 @@
 //! A file that keeps what a plugin has counted across restarts.
 
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,15 +9,19 @@ use std::time::Duration;
 use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
+use thiserror::Error;
 
 /// What a [`UsageFile`] keeps.
 pub(crate) trait Kept: Send + Sync + 'static {
+    /// What is wrong with a file's contents.
+    type Unusable: Display;
+
     /// Takes over the contents of the file.
     ///
     /// # Errors
     /// What is wrong with them.
-    fn restore(&self, bytes: &[u8]) -> Result<(), String>;
+    fn restore(&self, bytes: &[u8]) -> Result<(), Self::Unusable>;
 
     /// Called before each write, also where nothing has changed.
     fn before_write(&self) {}
@@ -26,6 +31,14 @@ pub(crate) trait Kept: Send + Sync + 'static {
 
     /// The contents could not be written: the next call returns them again.
     fn write_again(&self);
+}
+
+/// Why the file was not written.
+#[derive(Debug, Error)]
+#[error("{} can't be written: {error}", .path.display())]
+struct UsageFileError {
+    path: PathBuf,
+    error: io::Error,
 }
 
 /// The file, and how often it is written.
@@ -62,7 +75,7 @@ impl UsageFile {
     /// Restores what the file contains, where there is one.
     pub(crate) fn read_into(&self, kept: &impl Kept, most_bytes: u64) -> Result<(), Problems> {
         let restored = match self.world.files().read(&self.path, most_bytes) {
-            Ok(bytes) => kept.restore(&bytes),
+            Ok(bytes) => kept.restore(&bytes).map_err(|unusable| unusable.to_string()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => Err(error.to_string()),
         };
@@ -82,7 +95,7 @@ impl UsageFile {
         self: Arc<Self>,
         kept: Arc<K>,
         mut control: TaskControl,
-    ) -> Result<(), String> {
+    ) -> Result<(), TaskError> {
         loop {
             let is_last = tokio::select! {
                 () = control.ended() => true,
@@ -96,7 +109,7 @@ impl UsageFile {
         }
     }
 
-    async fn write<K: Kept>(self: &Arc<Self>, kept: &Arc<K>, is_last: bool) -> Result<(), String> {
+    async fn write<K: Kept>(self: &Arc<Self>, kept: &Arc<K>, is_last: bool) -> Result<(), UsageFileError> {
         let (file, writing) = (self.clone(), kept.clone());
         let work = move || match writing.contents(is_last) {
             Some(bytes) => file.world.files().replace(&file.path, &bytes?),
@@ -107,7 +120,7 @@ impl UsageFile {
             Ok(Err(error)) => {
                 kept.write_again();
                 self.failed.add(1);
-                Err(format!("{} can't be written: {error}", self.path.display()))
+                Err(UsageFileError { path: self.path.clone(), error })
             }
             // With every thread busy, the next time is early enough.
             Err(_) => Ok(()),

@@ -3,6 +3,7 @@
 //! Without a trigger every request is answered; with one, only those that match it, and the others go on. A file as the trigger is looked
 //! for every second, so that it switches a maintenance page on and off without a reload.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -160,7 +161,7 @@ impl Plugin for RequestTermination {
             async move {
                 let look = move || {
                     plugin.file.iter().for_each(SwitchFile::look);
-                    Ok(())
+                    Ok::<_, Infallible>(())
                 };
                 refresh_regularly(&world, LOOK_EVERY, control, look).await
             }

@@ -28,7 +28,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::{Starter, TaskControl};
+use gateway_core::plugin::world::tasks::{Starter, TaskControl, TaskError};
 use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use http::header::{ACCEPT, ACCEPT_ENCODING, ALLOW, LOCATION};
@@ -162,7 +162,7 @@ async fn close_idle(
     shared: Arc<SharedFiles>,
     every: Duration,
     mut control: TaskControl,
-) -> Result<(), String> {
+) -> Result<(), TaskError> {
     loop {
         tokio::select! {
             () = tokio::time::sleep(every) => shared.kept.close_idle(Instant::now()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gateway_core::http::reply::Cause;
 use gateway_core::plugin::world::calls::CallError;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::{TaskControl, TaskHealth};
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError, TaskHealth};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::batch::{Batches, Chunk};
@@ -103,7 +103,7 @@ pub async fn run<D: Deliver>(
     pace: Pace,
     counts: Counts,
     mut control: TaskControl,
-) -> Result<(), String> {
+) -> Result<(), TaskError> {
     let health = control.health().clone();
     let mut sender =
         Sender { name, to, pace, counts, health, failing: false, not_before: None, until: None, lost: 0 };

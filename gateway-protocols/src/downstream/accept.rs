@@ -1,5 +1,6 @@
 //! From a listening socket to a connection of a known version.
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -37,7 +38,7 @@ pub(crate) async fn accept(
     worker: Arc<Worker>,
     listener: Arc<Listening>,
     entrance: Entrance,
-) -> Result<(), String> {
+) -> Result<(), Infallible> {
     loop {
         match listener.accept().await {
             Ok((tcp, peer)) => worker.place(tcp, peer, &entrance),

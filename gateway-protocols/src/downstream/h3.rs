@@ -18,6 +18,7 @@ use gateway_core::http::handshake::Handshake;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session;
 use quinn::ConnectionError;
+use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::coop::has_budget_remaining;
 
@@ -102,12 +103,17 @@ async fn refuse_all(endpoint: &quinn::Endpoint) {
     }
 }
 
+/// Nothing more comes from an endpoint, though its socket was not drained.
+#[derive(Debug, Error)]
+#[error("the endpoint ended")]
+struct EndpointEnded;
+
 /// Accepts connections. Ends with the endpoint: connections are told, and none outlives the listener.
 async fn accept_all(
     worker: &Arc<Worker>,
     endpoint: &quinn::Endpoint,
     rules: &ServerRules,
-) -> Result<(), String> {
+) -> Result<(), EndpointEnded> {
     let port = endpoint.local_addr().map_or(0, |local| local.port());
     while let Some(incoming) = endpoint.accept().await {
         let Some(permit) = worker.shared().overload.connection() else {
@@ -126,7 +132,7 @@ async fn accept_all(
         let its_worker = worker.clone();
         worker.spawn_counted(permit, move |entry| connection(its_worker, arrival, entry));
     }
-    Err("the endpoint ended".to_owned())
+    Err(EndpointEnded)
 }
 
 /// A connection that asks to be accepted.

@@ -235,7 +235,8 @@ impl Dialler {
         if let Some(protocol) = to.starttls.backend {
             ask_target(&mut tcp, TargetDialogue::new(protocol)).await.map_err(agreed)?;
         }
-        let resolved = tcp.peer_addr().ok().and_then(|address| self.resolved(to, address));
+        let address = if socket_path(&to.host).is_some() { None } else { tcp.peer_addr().ok() };
+        let resolved = address.and_then(|address| self.resolved(to, address));
         let Some(rules) = &to.tls else {
             let version = if to.http == Some(BackendHttp::Http2) { Version::Http2 } else { Version::Http1 };
             if let Some(protocol) = to.starttls.duplicate_greeting() {
@@ -247,7 +248,7 @@ impl Dialler {
         let begun = Instant::now();
         let config = self.tls.of(rules, to.http)?;
         let name = server_name(rules, to.name.as_ref().unwrap_or(&to.host))?;
-        let address = tcp.peer_addr().map_or_else(|_| to.host.to_string(), |address| address.to_string());
+        let address = address.map_or_else(|| to.host.to_string(), |address| address.to_string());
         let connecting = TlsConnector::from(config).connect(name, Rewound::from(tcp));
         let tls = match until {
             // Said here, and not by who waits for all of it: TCP did work.
@@ -281,7 +282,7 @@ impl Dialler {
         let begun = Instant::now();
         if let Some(path) = socket_path(&to.host) {
             let failed = |source| DialError::Socket { host: to.host.clone(), source };
-            let mut stream = socket::connect(path).await.map_err(failed)?;
+            let mut stream = socket::connect(path).map_err(failed)?;
             phases.connect = Some(begun.elapsed());
             stream.write_all(&to.preface).await.map_err(failed)?;
             return Ok(stream);

@@ -10,6 +10,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::upstream::Failure;
 use http::HeaderValue;
 use http::header::RETRY_AFTER;
+use quinn::crypto::rustls::NoInitialCipherSuite;
 
 use crate::dns::DnsError;
 use crate::tls::client::ClientTlsError;
@@ -19,7 +20,9 @@ use crate::tls::{is_about_certificate, remedy};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QuicError {
     #[error("QUIC: {0}")]
-    Config(String),
+    Config(#[from] NoInitialCipherSuite),
+    #[error("QUIC: the name has no address")]
+    NoAddress,
     #[error("QUIC: {0}")]
     Socket(#[from] io::Error),
     #[error("QUIC: {0}")]

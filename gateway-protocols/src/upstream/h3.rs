@@ -87,8 +87,8 @@ impl H3Connection {
         tls: Arc<rustls::ClientConfig>,
         alt_used: Option<String>,
     ) -> Result<NewConnection, QuicError> {
-        let config = quic::client_config(tls).map_err(QuicError::Config)?;
-        let mut last = QuicError::Config("the name has no address".into());
+        let config = quic::client_config(tls)?;
+        let mut last = QuicError::NoAddress;
         for address in addresses {
             let endpoint = quic::outgoing(*address)?;
             match endpoint.connect_with(config.clone(), *address, name)?.await {

@@ -1,5 +1,6 @@
 //! What a worker does: it carries out orders, accepts connections, and serves them here or hands them on.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -181,13 +182,14 @@ impl Worker {
     }
 
     /// Keeps a task of this worker running.
-    fn supervise<F>(
+    fn supervise<F, E>(
         &self,
         name: &'static str,
         start: impl FnMut() -> F + Send + 'static,
     ) -> tokio::task::JoinHandle<()>
     where
-        F: Future<Output = Result<(), String>> + Send + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display + Send + 'static,
     {
         tokio::spawn(self.shared.tasks.clone().supervise(name, start))
     }

@@ -173,6 +173,26 @@ async fn folders_that_the_gateway_can_not_read_have_a_rule_of_their_own() {
 }
 
 #[tokio::test]
+async fn a_script_that_goes_is_not_forwarded_any_more() {
+    let site = Site::with(&["a.php", "b.php"]);
+    let backend = telling(site.path()).await;
+    let edge = Edge::start(&format!(
+        "proxies:\n  - {{id: a, listen_path: /, {backend}, fastcgi: {{root: {:?}}}}}\n",
+        site.path()
+    ));
+    for _ in 0..3 {
+        assert_eq!(edge.get("/a.php").await.0.status(), 200);
+    }
+    fs::remove_file(site.path().join("a.php")).unwrap();
+    crate::support::soon(async {
+        while edge.get("/a.php").await.0.status() != 404 {
+            assert_eq!(edge.get("/b.php").await.0.status(), 200);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_release_that_a_link_is_turned_to_is_used() {
     let (old, new) = (Site::with(&["a.php"]), Site::with(&["b.php"]));
     let links = Site::with(&["keep"]);

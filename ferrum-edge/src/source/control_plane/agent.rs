@@ -8,6 +8,7 @@ use gateway_fleet::{
     Configuration, DocumentSet, EdgeCore, EdgeEffect, Findings, Link, LinkError, LinkReceiver, LinkSender,
     ToEdge, Welcome, clock,
 };
+use thiserror::Error;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -15,10 +16,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use super::apply::Applier;
 use super::edge::Edge;
 use super::enrolment;
+use super::error::{CertificateError, EdgeError};
 use super::identity::{EdgeIdentity, StateFolder};
 use super::last_good::{KeptConfiguration, LastGood};
 use super::options::EdgeOptions;
-use super::standing::{EdgeError, SharedStanding};
+use super::standing::SharedStanding;
 use crate::engine::Engine;
 use crate::source::database::{Documents, Permitted};
 use crate::store::seal::Keys;
@@ -71,6 +73,11 @@ enum Ended {
     First,
 }
 
+/// What the link knew is lost with it: it can't be started again.
+#[derive(Debug, Error)]
+#[error("the link to the control plane panicked; restart this gateway")]
+struct LinkPanicked;
+
 /// Begins to keep in touch, on the control runtime, within which it has to be called.
 pub(crate) fn start(mut agent: Agent, engine: &Arc<Engine>, applier: Applier) -> Edge {
     let standing = agent.standing.clone();
@@ -94,10 +101,9 @@ pub(crate) fn start(mut agent: Agent, engine: &Arc<Engine>, applier: Applier) ->
                     agent.run().await
                 }
                 None => {
-                    let problem = "the link to the control plane panicked; restart this gateway".to_owned();
-                    standing.set(|standing| standing.problem = Some(problem.clone()));
+                    standing.set(|standing| standing.problem = Some(LinkPanicked.to_string()));
                     std::future::pending::<()>().await;
-                    Err(problem)
+                    Err(LinkPanicked)
                 }
             }
         }
@@ -196,7 +202,7 @@ impl Agent {
         Ok(first)
     }
 
-    async fn run(mut self) -> Result<(), String> {
+    async fn run(mut self) -> Result<(), LinkPanicked> {
         loop {
             let ended = self.link_once().await;
             self.sender = None;
@@ -276,7 +282,7 @@ impl Agent {
     }
 
     async fn open(&mut self, address: &str) -> Result<(Link, LinkReceiver), LinkError> {
-        let tls = enrolment::tls(&self.identity).map_err(LinkError::Failed)?;
+        let tls = enrolment::tls(&self.identity).map_err(|error| LinkError::Failed(error.to_string()))?;
         // Whatever ends being applied meanwhile waits for the connection, so that its verdict is sent.
         let link = Link::connect(address, tls).await?;
         let (sender, receiver) = link.sync(&self.core.hello(clock())).await?;
@@ -318,15 +324,18 @@ impl Agent {
             return;
         }
         let renewed = enrolment::renewed(link, &self.identity).await;
-        let renewed = renewed.and_then(|identity| self.folder.keep(&identity).map(|()| identity));
-        match renewed {
+        let kept = renewed.and_then(|identity| {
+            self.folder.keep(&identity)?;
+            Ok::<_, CertificateError>(identity)
+        });
+        match kept {
             Ok(identity) => {
                 let ends = enrolment::certificate(&identity).map_or(0, |read| read.not_after);
                 self.identity = identity;
                 self.standing.set(|standing| standing.certificate_ends = ends);
                 tracing::info!("this edge's certificate was renewed");
             }
-            Err(error) => tracing::warn!(error, "this edge's certificate could not be renewed yet"),
+            Err(error) => tracing::warn!(%error, "this edge's certificate could not be renewed yet"),
         }
     }
 

@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_fleet::{
-    CertifiedEdge, Invitation, Link, client_config, enrolment_config, read_edge, signing_request,
+    CertifiedEdge, FleetTlsError, Invitation, Link, client_config, enrolment_config, read_edge,
+    signing_request,
 };
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::error::{CertificateError, EdgeError};
 use super::identity::{EdgeIdentity, StateFolder, digest};
 use super::options::EdgeOptions;
-use super::standing::EdgeError;
 
 /// The identity that is there, else the one that an invitation gives. An invitation other than the one that gave the identity
 /// replaces it: the edge was revoked or removed, or belongs to another control plane now.
 pub(super) async fn identity(folder: &StateFolder, options: &EdgeOptions) -> Result<EdgeIdentity, EdgeError> {
-    let known = folder.identity().map_err(EdgeError::State)?;
+    let known = folder.identity()?;
     let (known, invitation) = match (known, &options.invitation) {
         (Some(known), None) => return Ok(known),
         (None, None) => return Err(EdgeError::NotEnrolled),
@@ -29,7 +30,7 @@ pub(super) async fn identity(folder: &StateFolder, options: &EdgeOptions) -> Res
             tracing::error!(%error, edge = known.edge, "the new invitation is of no use; the edge keeps its identity");
             Ok(known)
         }
-        (enrolled, _) => enrolled,
+        (enrolled, _) => Ok(enrolled?),
     }
 }
 
@@ -39,29 +40,25 @@ fn is_new(known: &EdgeIdentity, invitation: &Invitation) -> bool {
     known.invitation.as_ref().is_some_and(|used| *used != digest(invitation))
 }
 
-async fn enrol(folder: &StateFolder, invitation: &Invitation) -> Result<EdgeIdentity, EdgeError> {
-    let failed = |error: &dyn std::fmt::Display| EdgeError::Enrolment(error.to_string());
-    let (key, request) = signing_request().map_err(|error| failed(&error))?;
-    let tls = enrolment_config(&invitation.pin).map_err(|error| failed(&error))?;
-    let link = Link::connect(&invitation.address, tls).await.map_err(|error| failed(&error))?;
-    let given = link.enrol(&invitation.code, &request, env!("CARGO_PKG_VERSION")).await;
-    let given = given.map_err(|error| failed(&error))?;
+async fn enrol(folder: &StateFolder, invitation: &Invitation) -> Result<EdgeIdentity, CertificateError> {
+    let (key, request) = signing_request()?;
+    let link = Link::connect(&invitation.address, enrolment_config(&invitation.pin)?).await?;
+    let given = link.enrol(&invitation.code, &request, env!("CARGO_PKG_VERSION")).await?;
     let identity = EdgeIdentity::new(given, key, invitation)?;
-    folder.keep(&identity).map_err(EdgeError::State)?;
+    folder.keep(&identity)?;
     tracing::info!(edge = identity.edge, group = identity.group, "this edge is enrolled");
     Ok(identity)
 }
 
 /// What an edge connects by.
-pub(super) fn tls(identity: &EdgeIdentity) -> Result<Arc<ClientConfig>, String> {
+pub(super) fn tls(identity: &EdgeIdentity) -> Result<Arc<ClientConfig>, FleetTlsError> {
     client_config(&identity.certificate, &identity.key, &identity.roots)
 }
 
 /// What its certificate says.
-pub(super) fn certificate(identity: &EdgeIdentity) -> Result<CertifiedEdge, String> {
-    let der =
-        CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(|error| error.to_string())?;
-    read_edge(&der).map_err(|error| error.to_string())
+pub(super) fn certificate(identity: &EdgeIdentity) -> Result<CertifiedEdge, CertificateError> {
+    let der = CertificateDer::from_pem_slice(identity.certificate.as_bytes())?;
+    Ok(read_edge(&der)?)
 }
 
 /// Whether a third of a certificate's time is over.
@@ -72,11 +69,12 @@ pub(super) fn is_due(certificate: &CertifiedEdge) -> bool {
 }
 
 /// Another certificate by a new key.
-pub(super) async fn renewed(link: &Link, identity: &EdgeIdentity) -> Result<EdgeIdentity, String> {
-    let (key, request) = signing_request().map_err(|error| error.to_string())?;
-    let given = link.renew(&request).await.map_err(|error| error.to_string())?;
+pub(super) async fn renewed(link: &Link, identity: &EdgeIdentity) -> Result<EdgeIdentity, CertificateError> {
+    let (key, request) = signing_request()?;
+    let given = link.renew(&request).await?;
     let mut renewed = identity.clone();
     (renewed.group, renewed.certificate, renewed.roots, renewed.key) =
         (given.group, given.certificate, given.roots, key);
-    tls(&renewed).map(|_| renewed)
+    tls(&renewed)?;
+    Ok(renewed)
 }

@@ -12,6 +12,8 @@ use gateway_protocols::calls::PluginCalls;
 use http::Request;
 use serde_json::Value;
 
+use super::error::FirstError;
+
 /// For the whole answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -20,45 +22,47 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// In words for the operator.
-pub(super) async fn read(place: &str) -> Result<Configuration, String> {
+pub(super) async fn read(place: &str) -> Result<Configuration, FirstError> {
     let is_url = place.starts_with("http://") || place.starts_with("https://");
     let (text, origin) = match is_url {
         true => (fetch(place).await?, Origin { name: place.to_owned(), ..Origin::default() }),
         false => {
-            let text = std::fs::read_to_string(place).map_err(|error| format!("{place}: {error}"))?;
+            let text = std::fs::read_to_string(place)
+                .map_err(|error| FirstError::File { place: place.to_owned(), error })?;
             (text, Origin::file(Path::new(place)))
         }
     };
-    let document =
-        file::document(&text, &origin, &KeepReferences).map_err(|problems| problems.to_string())?;
-    let documents = documents(&document).map_err(|error| format!("{place}: {error}"))?;
+    let documents = documents(&file::document(&text, &origin, &KeepReferences)?, place)?;
     let position = Position { hash: documents.hash(), ..Position::default() };
     Ok(Configuration { position, documents })
 }
 
-fn documents(document: &Value) -> Result<DocumentSet, String> {
+fn documents(document: &Value, place: &str) -> Result<DocumentSet, FirstError> {
     let mut set = DocumentSet::default();
     for kind in ObjectKind::ALL {
         let items = document.get(kind.as_str()).and_then(Value::as_array).into_iter().flatten();
         let items = items.enumerate().map(|(number, item)| {
             let id = item.get("id").and_then(Value::as_str);
-            let id = id.ok_or_else(|| format!("{kind}[{number}] needs an `id`"))?;
+            let missing = || FirstError::NoId { place: place.to_owned(), kind: kind.as_str(), number };
+            let id = id.ok_or_else(missing)?;
             Ok((DocumentKey::new(kind.as_str(), id), Some(item.to_string())))
         });
-        set.apply(items.collect::<Result<Vec<_>, String>>()?);
+        set.apply(items.collect::<Result<Vec<_>, FirstError>>()?);
     }
     Ok(set)
 }
 
-async fn fetch(url: &str) -> Result<String, String> {
-    let (endpoint, uri) = Endpoint::of_url(url)?;
-    let client = PluginCalls.client(endpoint.within(TIMEOUT)).map_err(|problems| problems.to_string())?;
-    let request = Request::get(uri).body(Body::empty()).map_err(|error| error.to_string())?;
-    let answer = client.fetch(request).await.map_err(|error| format!("{url}: {error}"))?;
+async fn fetch(url: &str) -> Result<String, FirstError> {
+    let (endpoint, uri) = Endpoint::of_url(url).map_err(FirstError::Url)?;
+    let client = PluginCalls.client(endpoint.within(TIMEOUT))?;
+    let mut request = Request::new(Body::empty());
+    *request.uri_mut() = uri;
+    let called = |error| FirstError::Call { url: url.to_owned(), error };
+    let answer = client.fetch(request).await.map_err(called)?;
     if !answer.status().is_success() {
-        return Err(format!("{url} answers {}", answer.status()));
+        return Err(FirstError::Status { url: url.to_owned(), status: answer.status() });
     }
-    String::from_utf8(answer.into_body().to_vec()).map_err(|_| format!("{url} is not UTF-8"))
+    String::from_utf8(answer.into_body().to_vec()).map_err(|_| FirstError::NoText(url.to_owned()))
 }
 
 #[cfg(test)]
@@ -72,7 +76,7 @@ mod tests {
         assert_eq!((read.documents.len(), read.position.hash), (1, read.documents.hash()));
         std::fs::write(&path, text.replace("id: a, ", "")).unwrap();
         let error = super::read(path.to_str().unwrap()).await.unwrap_err();
-        assert!(error.contains("proxies[0]"), "{error}");
+        assert!(error.to_string().contains("proxies[0]"), "{error}");
         std::fs::remove_file(&path).unwrap();
         assert!(super::read("/nowhere/first.yaml").await.is_err());
     }

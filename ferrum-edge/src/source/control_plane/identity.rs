@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gateway_fleet::Invitation;
 use serde::{Deserialize, Serialize};
 
-use super::standing::EdgeError;
+use super::error::StateError;
 
 const IDENTITY: &str = "identity.json";
 const LAST_GOOD: &str = "last-good";
@@ -49,10 +49,10 @@ impl EdgeIdentity {
         identity: gateway_fleet::NewIdentity,
         key: String,
         invitation: &Invitation,
-    ) -> Result<Self, EdgeError> {
+    ) -> Result<Self, StateError> {
         let control_plane = invitation.address.clone();
         let mut seal = [0_u8; 32];
-        aws_lc_rs::rand::fill(&mut seal).map_err(|error| EdgeError::State(error.to_string()))?;
+        aws_lc_rs::rand::fill(&mut seal).map_err(|_| StateError::Randomness)?;
         let gateway_fleet::NewIdentity { edge, group, certificate, roots } = identity;
         let seal = seal.iter().map(|byte| format!("{byte:02x}")).collect();
         let invitation = Some(digest(invitation));
@@ -60,11 +60,9 @@ impl EdgeIdentity {
     }
 
     /// The key that encrypts the last good configuration.
-    pub(super) fn seal_key(&self) -> Result<[u8; 32], EdgeError> {
+    pub(super) fn seal_key(&self) -> Result<[u8; 32], StateError> {
         let hash = gateway_fleet::Hash::from_hex(&self.seal);
-        let unreadable =
-            || EdgeError::State(format!("{IDENTITY} has no key for the last good configuration"));
-        hash.map(|hash| *hash.as_bytes()).ok_or_else(unreadable)
+        hash.map(|hash| *hash.as_bytes()).ok_or(StateError::NoSealKey(IDENTITY))
     }
 }
 
@@ -76,10 +74,12 @@ pub(super) fn digest(invitation: &Invitation) -> String {
 
 impl StateFolder {
     /// The folder, made if there is none.
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| format!("{} can't be used: {error}; set FERRUM_EDGE_STATE", path.display()))?;
-        Ok(Self(path.to_owned()))
+    pub(super) fn open(path: &Path) -> Result<Self, StateError> {
+        let folder = path.to_owned();
+        match fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
+            Ok(()) => Ok(Self(folder)),
+            Err(error) => Err(StateError::Folder { folder, error }),
+        }
     }
 
     /// The file of the last good configuration.
@@ -88,22 +88,23 @@ impl StateFolder {
     }
 
     /// The identity; `None` before enrolment.
-    pub(super) fn identity(&self) -> Result<Option<EdgeIdentity>, String> {
+    pub(super) fn identity(&self) -> Result<Option<EdgeIdentity>, StateError> {
         let path = self.0.join(IDENTITY);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("{} can't be read: {error}", path.display())),
+            Err(error) => return Err(StateError::of(&path, "read")(error)),
         };
         let read = serde_json::from_str(&text);
-        read.map(Some).map_err(|error| format!("{} can't be read: {error}", path.display()))
+        read.map(Some).map_err(|error| StateError::Identity { path, tried: "read", error })
     }
 
     /// Keeps the identity.
-    pub(super) fn keep(&self, identity: &EdgeIdentity) -> Result<(), String> {
+    pub(super) fn keep(&self, identity: &EdgeIdentity) -> Result<(), StateError> {
         let path = self.0.join(IDENTITY);
-        let text = serde_json::to_vec_pretty(identity).map_err(|error| error.to_string())?;
-        replace(&path, &text).map_err(|error| format!("{} can't be written: {error}", path.display()))
+        let written = |error| StateError::Identity { path: path.clone(), tried: "written", error };
+        let text = serde_json::to_vec_pretty(identity).map_err(written)?;
+        replace(&path, &text).map_err(StateError::of(&path, "written"))
     }
 }
 

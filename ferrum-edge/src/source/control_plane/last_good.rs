@@ -5,9 +5,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gateway_fleet::{Configuration, open_configuration, seal_configuration};
+use gateway_fleet::{Configuration, SealError, open_configuration, seal_configuration};
 use tokio::sync::watch;
 
+use super::error::StateError;
 use super::identity::replace;
 use super::standing::SharedStanding;
 
@@ -33,29 +34,38 @@ impl LastGood {
     ///
     /// # Errors
     /// When it is damaged, or another edge's.
-    pub(super) fn read(&self) -> Result<Option<KeptConfiguration>, String> {
-        let shown = self.path.display();
+    pub(super) fn read(&self) -> Result<Option<KeptConfiguration>, StateError> {
         match fs::read(&self.path) {
-            Ok(bytes) => {
-                open_configuration(&bytes, &self.key).map(Some).map_err(|error| format!("{shown}: {error}"))
-            }
+            Ok(bytes) => open_configuration(&bytes, &self.key).map(Some).map_err(|error| self.failed(error)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("{shown}: {error}")),
+            Err(error) => Err(StateError::of(&self.path, "read")(error)),
         }
+    }
+
+    fn failed(&self, error: SealError) -> StateError {
+        StateError::Sealed { path: self.path.clone(), error }
     }
 
     /// Writes the first configuration before it is served. An edge that can't keep it serves all the same.
     pub(super) async fn keep_first(&self, kept: KeptConfiguration) {
         let file = self.clone();
-        let written = tokio::task::spawn_blocking(move || file.write(&kept)).await;
-        if let Err(error) = written.map_err(|error| error.to_string()).flatten() {
+        if let Some(error) = file.write_beside(kept).await {
             tracing::error!(error, "the first configuration could not be kept");
         }
     }
 
-    fn write(&self, (configuration, keys): &KeptConfiguration) -> Result<(), String> {
-        let sealed = seal_configuration(configuration, keys, &self.key)?;
-        replace(&self.path, &sealed).map_err(|error| format!("{}: {error}", self.path.display()))
+    fn write(&self, (configuration, keys): &KeptConfiguration) -> Result<(), StateError> {
+        let sealed =
+            seal_configuration(configuration, keys, &self.key).map_err(|error| self.failed(error))?;
+        replace(&self.path, &sealed).map_err(StateError::of(&self.path, "written"))
+    }
+
+    /// Writes on a thread for slow work. Returns why it could not.
+    async fn write_beside(self, kept: KeptConfiguration) -> Option<String> {
+        match tokio::task::spawn_blocking(move || self.write(&kept)).await {
+            Ok(written) => written.err().map(|error| error.to_string()),
+            Err(panicked) => Some(panicked.to_string()),
+        }
     }
 
     /// Writes what comes until the sender is gone.
@@ -67,8 +77,7 @@ impl LastGood {
         while newest.changed().await.is_ok() {
             let Some(kept) = newest.borrow_and_update().clone() else { continue };
             let (file, position) = (self.clone(), kept.0.position.clone());
-            let written = tokio::task::spawn_blocking(move || file.write(&kept)).await;
-            let problem = written.map_err(|error| error.to_string()).flatten().err();
+            let problem = file.write_beside(kept).await;
             if let Some(error) = &problem {
                 tracing::error!(
                     error,

@@ -1,33 +1,9 @@
-//! How an edge stands, and why it can't start.
+//! How an edge stands with its control plane.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use gateway_fleet::{Findings, Position};
-use thiserror::Error;
-
-use crate::source::database::LoadError;
-
-/// Why an edge can't start.
-#[derive(Debug, Error)]
-pub(crate) enum EdgeError {
-    /// Its files.
-    #[error("{0}")]
-    State(String),
-    /// It is not enrolled, and was not invited.
-    #[error(
-        "this edge is not enrolled; make an invitation by `ferrum-edge fleet invite` on the control plane, and start it with FERRUM_EDGE_INVITATION"
-    )]
-    NotEnrolled,
-    /// The control plane did not take it in.
-    #[error("this edge could not be enrolled: {0}")]
-    Enrolment(String),
-    /// There is no configuration anywhere.
-    #[error("there is no configuration yet: {0}")]
-    NoConfiguration(String),
-    #[error(transparent)]
-    Load(#[from] LoadError),
-}
 
 /// How an edge stands with its control plane, for status.
 #[derive(Debug, Clone, Default)]

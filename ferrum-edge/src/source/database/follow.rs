@@ -1,6 +1,7 @@
 //! Following the store: other gateways' writes, hands on the database, backups restored.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -27,7 +28,7 @@ pub(crate) struct Standing {
 }
 
 /// Follows until the reconciler is gone.
-pub(super) async fn run(reconciler: Weak<Reconciler>) -> Result<(), String> {
+pub(super) async fn run(reconciler: Weak<Reconciler>) -> Result<(), Infallible> {
     let Some(mut signals) = reconciler.upgrade().map(|reconciler| reconciler.store.watch()) else {
         return Ok(());
     };

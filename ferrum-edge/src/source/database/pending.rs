@@ -1,6 +1,7 @@
 //! Counts the changes that wait for an approval, for metrics and status. They are no revisions, so nothing tells of those that other
 //! gateways on the database make or decide: the count is taken again every 15 s, and after each one of this gateway.
 
+use std::convert::Infallible;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,7 +12,7 @@ use super::Reconciler;
 const INTERVAL: Duration = Duration::from_secs(15);
 
 /// Counts until the reconciler is gone.
-pub(super) async fn run(reconciler: Weak<Reconciler>) -> Result<(), String> {
+pub(super) async fn run(reconciler: Weak<Reconciler>) -> Result<(), Infallible> {
     loop {
         let Some(this) = reconciler.upgrade() else { return Ok(()) };
         let changed = this.pending_changed.clone();

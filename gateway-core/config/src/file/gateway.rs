@@ -52,7 +52,7 @@ pub struct Gateway {
     pub additional_http: Option<Vec<String>>,
     /// The congestion control for what clients are sent, such as `bbr`. TCP uses the kernel's, and a name that the kernel lacks is
     /// refused. HTTP/3 has `bbr`, `cubic` and `reno` of its own, and uses `cubic` for other names. Needs a restart. Default the
-    /// system's for TCP, and `cubic` for HTTP/3.
+    /// system's.
     #[schemars(length(min = 1, max = 15))]
     pub congestion_control: Option<String>,
     /// Name servers to use instead of the system's, such as `127.0.0.1:8600` for Consul; the default port is 53.

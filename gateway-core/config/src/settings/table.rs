@@ -313,7 +313,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "FERRUM_CONGESTION_CONTROL",
         key: "congestion_control",
-        doc: "The congestion control for what clients are sent, such as bbr. Default the system's for TCP, and cubic for HTTP/3.",
+        doc: "The congestion control for what clients are sent, such as bbr. Default the system's.",
         how: How::Value,
     },
     Setting {

@@ -1,6 +1,7 @@
 //! Background work of plugins: refreshes, flushes, probes. Started after a configuration is published, ended with the
 //! plugin, restarted with a growing pause when it fails.
 
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -44,7 +45,29 @@ impl fmt::Debug for WorkerTask {
 pub type Task = Box<dyn FnMut(TaskControl) -> Run + Send>;
 
 /// What a run comes to: over, or failed for this reason.
-pub type Run = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub type Run = Pin<Box<dyn Future<Output = Result<(), TaskError>> + Send>>;
+
+/// Why a run failed, for the log and for `/v1/status`. `?` makes it of any error, `into()` of a text.
+pub struct TaskError(Box<dyn Error + Send + Sync>);
+
+// `TaskError` is no `Error` itself: this would be two conversions from it then.
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for TaskError {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Whose task it is, and which.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,7 +180,7 @@ impl<'a> Starter<'a> {
     /// Starts a task. `run` is called for each run; what it captures lives as long as the task.
     pub fn task<F>(&mut self, name: &'static str, mut run: impl FnMut(TaskControl) -> F + Send + 'static)
     where
-        F: Future<Output = Result<(), String>> + Send + 'static,
+        F: Future<Output = Result<(), TaskError>> + Send + 'static,
     {
         let (handle, control) = TaskControl::new();
         self.handles.push(handle);

@@ -235,6 +235,7 @@ async fn files_are_read_again_and_bad_ones_change_nothing() {
     machine.files.put("users", "erin:secret\n");
     tokio::time::advance(Duration::from_secs(5)).await;
     let error = run.await.expect("no panic").expect_err("the file is bad");
+    let error = error.to_string();
     assert!(error.contains("line 1") && !error.contains("secret"), "{error}");
     assert!(plugin.users.get().get("erin").is_some(), "what was in force stays in force");
     drop(handle);

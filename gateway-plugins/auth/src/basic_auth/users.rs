@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use gateway_core::consumer::{Consumers, Standing};
 use gateway_plugin_common::watched::Watched;
+use thiserror::Error;
 
 use super::password::Stored;
 
@@ -59,34 +60,58 @@ impl Users {
     ///
     /// # Errors
     /// The first line that can't be used, without anything of its hash.
-    pub(super) fn add_lines(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+    pub(super) fn add_lines(&mut self, bytes: &[u8]) -> Result<(), UserFileError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| UserFileError::NoText)?;
         for (n, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            self.add(line).map_err(|why| format!("line {}: {why}", n + 1))?;
+            self.add(line).map_err(|error| UserFileError::Line { number: n + 1, error })?;
         }
         Ok(())
     }
 
-    fn add(&mut self, line: &str) -> Result<(), String> {
+    fn add(&mut self, line: &str) -> Result<(), UserError> {
         if self.0.len() >= MAX_USERS {
-            return Err(format!("there are more than {MAX_USERS} users"));
+            return Err(UserError::TooMany);
         }
-        let (name, rest) = line.split_once(':').ok_or("there is no `:`")?;
+        let (name, rest) = line.split_once(':').ok_or(UserError::NoColon)?;
         if name.is_empty() {
-            return Err("there is no name".to_owned());
+            return Err(UserError::NoName);
         }
         let hash = rest.split(':').next().unwrap_or_default();
-        let stored = Stored::hash(hash)?;
+        let stored = Stored::hash(hash).map_err(UserError::Hash)?;
         match self.0.entry(name.into()) {
-            Entry::Occupied(_) => Err(format!("`{}` is there twice", name.escape_debug())),
+            Entry::Occupied(_) => Err(UserError::Twice(name.escape_debug().to_string())),
             Entry::Vacant(place) => {
                 place.insert(Arc::new([stored]));
                 Ok(())
             }
         }
     }
+}
+
+/// Why a file of users can't be used.
+#[derive(Debug, Error)]
+pub(super) enum UserFileError {
+    #[error("it is not UTF-8")]
+    NoText,
+    #[error("line {number}: {error}")]
+    Line { number: usize, error: UserError },
+}
+
+/// What is wrong with a line of it; nothing of its hash.
+#[derive(Debug, Error)]
+pub(super) enum UserError {
+    #[error("there are more than {MAX_USERS} users")]
+    TooMany,
+    #[error("there is no `:`")]
+    NoColon,
+    #[error("there is no name")]
+    NoName,
+    #[error("{0}")]
+    Hash(&'static str),
+    #[error("`{0}` is there twice")]
+    Twice(String),
 }

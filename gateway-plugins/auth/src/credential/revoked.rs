@@ -12,6 +12,7 @@ use gateway_core::consumer::{Consumers, Standing};
 use gateway_core::plugin::{Starter, World};
 use gateway_plugin_common::watched::Watched;
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 /// Bytes of one file.
 const MAX_FILE: u64 = 64 << 20;
@@ -103,16 +104,25 @@ impl RevokedIds {
     }
 }
 
+/// Why a file of ids can't be used.
+#[derive(Debug, Error)]
+enum IdListError {
+    #[error("it is not UTF-8")]
+    NoText,
+    #[error("there are more than {MAX_IDS} ids")]
+    TooLong,
+}
+
 impl Ids {
     /// Adds what a file has: an id a line, `#` begins a comment.
-    fn add_lines(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+    fn add_lines(&mut self, bytes: &[u8]) -> Result<(), IdListError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| IdListError::NoText)?;
         for line in text.trim_start_matches('\u{feff}').lines().map(str::trim) {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             if self.0.len() >= MAX_IDS {
-                return Err(format!("there are more than {MAX_IDS} ids"));
+                return Err(IdListError::TooLong);
             }
             self.0.insert(line.into());
         }

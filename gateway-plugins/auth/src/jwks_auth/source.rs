@@ -7,13 +7,15 @@ use arc_swap::ArcSwapOption;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::calls::{Client, Endpoint};
+use gateway_core::plugin::world::calls::{CallError, Client, Endpoint};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::record::Metric;
 use gateway_plugin_common::strict_json;
+use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use serde_json::{Map, Value};
+use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -186,7 +188,7 @@ impl Source {
     }
 
     /// Keeps the keys fresh until the plugin is gone.
-    pub(crate) async fn keep_fresh(self: Arc<Self>, mut control: TaskControl) -> Result<(), String> {
+    pub(crate) async fn keep_fresh(self: Arc<Self>, mut control: TaskControl) -> Result<(), TaskError> {
         while !control.is_ended() {
             {
                 let mut asked = self.held.asked.lock().await;
@@ -200,7 +202,7 @@ impl Source {
         Ok(())
     }
 
-    async fn fetch(&self, asked: &mut Option<Attempt>) -> Result<(), String> {
+    async fn fetch(&self, asked: &mut Option<Attempt>) -> Result<(), KeysError> {
         let at = Instant::now();
         *asked = Some(Attempt { at, has_worked: false });
         let fetched = self.fetch_keys().await;
@@ -213,34 +215,56 @@ impl Source {
             }
             Err(why) => {
                 self.failed.add(1);
-                self.held.failure.store(Some(Arc::new(why.clone())));
+                self.held.failure.store(Some(Arc::new(why.to_string())));
             }
         }
         fetched.map(drop)
     }
 
-    async fn fetch_keys(&self) -> Result<Arc<KeySet>, String> {
+    async fn fetch_keys(&self) -> Result<Arc<KeySet>, KeysError> {
         let (first, uri) = &self.first;
         let document = get(first, uri).await?;
         if !self.is_discovery {
-            return KeySet::read(&document).ok_or_else(|| format!("{uri} has no key set"));
+            return KeySet::read(&document).ok_or_else(|| KeysError::NoKeySet(uri.clone()));
         }
-        let about =
-            strict_json::object(&document).ok_or_else(|| format!("{uri} is no discovery document"))?;
+        let about = strict_json::object(&document).ok_or_else(|| KeysError::NoDiscovery(uri.clone()))?;
         let text = |name: &str| about.get(name).and_then(Value::as_str);
         // OpenID Connect Discovery §4.3: otherwise one issuer could speak for another.
         if text("issuer") != Some(self.issuer.as_str()) {
-            return Err(format!("{uri} is of another issuer"));
+            return Err(KeysError::OtherIssuer(uri.clone()));
         }
-        let url = text("jwks_uri").ok_or_else(|| format!("{uri} has no `jwks_uri`"))?;
+        let url = text("jwks_uri").ok_or_else(|| KeysError::NoJwksUri(uri.clone()))?;
         if uri.scheme_str() == Some("https") && !url.starts_with("https://") {
-            return Err(format!("{uri} names keys that are not behind https"));
+            return Err(KeysError::NotEncrypted(uri.clone()));
         }
-        let (client, uri) = client(&self.world, url, self.ca_path.clone(), self.pace)?;
-        let keys = KeySet::read(&get(&client, &uri).await?).ok_or_else(|| format!("{uri} has no key set"))?;
+        let made = client(&self.world, url, self.ca_path.clone(), self.pace);
+        let (client, uri) = made.map_err(KeysError::Client)?;
+        let keys = KeySet::read(&get(&client, &uri).await?).ok_or(KeysError::NoKeySet(uri))?;
         self.held.about.store(Some(Arc::new(about)));
         Ok(keys)
     }
+}
+
+/// Why there are no new keys.
+#[derive(Debug, Error)]
+enum KeysError {
+    #[error("{0} has no key set")]
+    NoKeySet(Uri),
+    #[error("{0} is no discovery document")]
+    NoDiscovery(Uri),
+    #[error("{0} is of another issuer")]
+    OtherIssuer(Uri),
+    #[error("{0} has no `jwks_uri`")]
+    NoJwksUri(Uri),
+    #[error("{0} names keys that are not behind https")]
+    NotEncrypted(Uri),
+    /// The URL that the discovery document names.
+    #[error("{0}")]
+    Client(String),
+    #[error("{uri}: {error}")]
+    Call { uri: Uri, error: CallError },
+    #[error("{uri} answers {status}")]
+    Status { uri: Uri, status: StatusCode },
 }
 
 fn client(
@@ -256,12 +280,14 @@ fn client(
     Ok((client, uri))
 }
 
-async fn get(client: &Client, uri: &Uri) -> Result<bytes::Bytes, String> {
-    let request = Request::get(uri.clone()).header("accept", "application/json").body(Body::empty());
-    let request = request.map_err(|error| error.to_string())?;
-    let response = client.fetch(request).await.map_err(|error| format!("{uri}: {error}"))?;
+async fn get(client: &Client, uri: &Uri) -> Result<bytes::Bytes, KeysError> {
+    let mut request = Request::new(Body::empty());
+    *request.uri_mut() = uri.clone();
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+    let called = |error| KeysError::Call { uri: uri.clone(), error };
+    let response = client.fetch(request).await.map_err(called)?;
     if response.status() != StatusCode::OK {
-        return Err(format!("{uri} answers {}", response.status()));
+        return Err(KeysError::Status { uri: uri.clone(), status: response.status() });
     }
     Ok(response.into_body())
 }

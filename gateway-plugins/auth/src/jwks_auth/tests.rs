@@ -435,7 +435,7 @@ async fn keys_are_kept_fresh_in_the_background() {
     }
     assert!((200..=202).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     drop(handle);
-    assert_eq!(task.await.expect("no panic"), Ok(()));
+    assert!(task.await.expect("no panic").is_ok());
 
     web.clear();
     let (_handle, control) = TaskControl::new();

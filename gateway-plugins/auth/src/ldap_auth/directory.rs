@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use ldap3::{Ldap, LdapConnAsync, LdapConnSettings, LdapError, Scope, SearchEntry, SearchOptions};
+use thiserror::Error;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -32,18 +33,36 @@ pub(super) struct User {
 }
 
 /// Why there is no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Error)]
 pub(super) enum NoAnswer {
     #[error("too many logins wait")]
     Busy,
-    #[error("{0}")]
-    Failed(String),
+    #[error("the directory is not asked any more")]
+    Ended,
+    #[error("there is no answer in time")]
+    Late,
+    #[error("there is no server")]
+    NoServer,
+    #[error("{url}: {error}")]
+    Connect { url: String, error: LdapError },
+    #[error(transparent)]
+    Ldap(#[from] LdapError),
+    #[error("{work} ends with the result {code}")]
+    Code { work: &'static str, code: u32 },
+    #[error("the account that looks users up is refused")]
+    Account,
+    #[error("several entries fit one user name")]
+    Ambiguous,
+    #[error("a user has no attribute `{0}`")]
+    NoAttribute(String),
+    #[error("a search finds more entries than it may")]
+    TooMany,
 }
 
 struct Question {
     user: String,
     password: String,
-    answer: oneshot::Sender<Result<Option<User>, String>>,
+    answer: oneshot::Sender<Result<Option<User>, NoAnswer>>,
     /// Held until it is answered.
     _place: OwnedSemaphorePermit,
 }
@@ -75,14 +94,14 @@ impl Logins {
         let question = Question { user, password, answer, _place: place };
         self.sender.send(question).map_err(|_| NoAnswer::Busy)?;
         match tokio::time::timeout(self.directory.timeout, receiver).await {
-            Ok(Ok(answer)) => answer.map_err(NoAnswer::Failed),
-            Ok(Err(_)) => Err(NoAnswer::Failed("the directory is not asked any more".into())),
-            Err(_) => Err(NoAnswer::Failed("there is no answer in time".into())),
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(NoAnswer::Ended),
+            Err(_) => Err(NoAnswer::Late),
         }
     }
 
     /// Carries logins out, for as long as the plugin is in use.
-    pub(super) async fn run(self: Arc<Self>, mut control: TaskControl) -> Result<(), String> {
+    pub(super) async fn run(self: Arc<Self>, mut control: TaskControl) -> Result<(), TaskError> {
         // The task of the settings before this may still hold it for a moment.
         let mut receiver = tokio::select! {
             receiver = self.receiver.lock() => receiver,
@@ -112,11 +131,11 @@ impl Directory {
         let login = self.login(&user, &password);
         let answered = tokio::time::timeout(self.timeout, login).await;
         // Whoever asked may have gone.
-        drop(answer.send(answered.unwrap_or_else(|_| Err("there is no answer in time".into()))));
+        drop(answer.send(answered.unwrap_or(Err(NoAnswer::Late))));
     }
 
     /// Whether a password is right.
-    async fn login(&self, user: &str, password: &str) -> Result<Option<User>, String> {
+    async fn login(&self, user: &str, password: &str) -> Result<Option<User>, NoAnswer> {
         // An empty password would be an anonymous bind, which always succeeds (RFC 4513 §5.1.2).
         if password.is_empty() {
             return Ok(None);
@@ -128,8 +147,8 @@ impl Directory {
         done
     }
 
-    async fn connect(&self) -> Result<Ldap, String> {
-        let mut last = "there is no server".to_owned();
+    async fn connect(&self) -> Result<Ldap, NoAnswer> {
+        let mut last = NoAnswer::NoServer;
         for url in &self.urls {
             let settings = LdapConnSettings::new()
                 .set_conn_timeout(self.timeout)
@@ -144,7 +163,7 @@ impl Directory {
                     });
                     return Ok(connection);
                 }
-                Err(error) => last = format!("{url}: {error}"),
+                Err(error) => last = NoAnswer::Connect { url: url.clone(), error },
             }
         }
         Err(last)
@@ -155,7 +174,7 @@ impl Directory {
         connection: &mut Ldap,
         user: &str,
         password: &str,
-    ) -> Result<Option<User>, String> {
+    ) -> Result<Option<User>, NoAnswer> {
         let (search, found) = match &self.users {
             Users::Named(template) => {
                 let name = user.to_ascii_lowercase();
@@ -196,8 +215,8 @@ struct UserEntry {
 }
 
 /// Whether a name binds with a password.
-async fn bind(connection: &mut Ldap, dn: &str, password: &str) -> Result<bool, String> {
-    let result = connection.simple_bind(dn, password).await.map_err(|error| error.to_string())?;
+async fn bind(connection: &mut Ldap, dn: &str, password: &str) -> Result<bool, NoAnswer> {
+    let result = connection.simple_bind(dn, password).await?;
     match result.rc {
         SUCCESS => Ok(true),
         NO_SUCH_OBJECT
@@ -205,21 +224,21 @@ async fn bind(connection: &mut Ldap, dn: &str, password: &str) -> Result<bool, S
         | INAPPROPRIATE_AUTHENTICATION
         | INVALID_CREDENTIALS
         | INSUFFICIENT_ACCESS_RIGHTS => Ok(false),
-        code => Err(format!("binding ends with the result {code}")),
+        code => Err(NoAnswer::Code { work: "binding", code }),
     }
 }
 
 impl Search {
     /// Binds as who looks up.
-    async fn bind(&self, connection: &mut Ldap) -> Result<(), String> {
+    async fn bind(&self, connection: &mut Ldap) -> Result<(), NoAnswer> {
         let Some((dn, password)) = &self.as_ else { return Ok(()) };
         match bind(connection, dn, password).await? {
             true => Ok(()),
-            false => Err("the account that looks users up is refused".into()),
+            false => Err(NoAnswer::Account),
         }
     }
 
-    async fn find(&self, connection: &mut Ldap, user: &str) -> Result<Option<UserEntry>, String> {
+    async fn find(&self, connection: &mut Ldap, user: &str) -> Result<Option<UserEntry>, NoAnswer> {
         let attributes: Vec<&str> = match (&self.group_attribute, &self.name_attribute) {
             // No attributes at all (RFC 4511 §4.5.1.8).
             (None, None) => vec!["1.1"],
@@ -229,14 +248,14 @@ impl Search {
         let [entry] = entries.as_slice() else {
             return match entries.is_empty() {
                 true => Ok(None),
-                false => Err("several entries fit one user name".into()),
+                false => Err(NoAnswer::Ambiguous),
             };
         };
         let name = match &self.name_attribute {
             None => user.to_ascii_lowercase(),
             Some(attribute) => match values(entry, attribute) {
                 [name, ..] => name.clone(),
-                [] => return Err(format!("a user has no attribute `{attribute}`")),
+                [] => return Err(NoAnswer::NoAttribute(attribute.clone())),
             },
         };
         let groups = self.group_attribute.iter().flat_map(|attribute| values(entry, attribute));
@@ -246,7 +265,7 @@ impl Search {
 }
 
 impl Groups {
-    async fn find(&self, connection: &mut Ldap, user: &str, dn: &str) -> Result<Vec<String>, String> {
+    async fn find(&self, connection: &mut Ldap, user: &str, dn: &str) -> Result<Vec<String>, NoAnswer> {
         let filter = self.filter(user, dn);
         let attributes = vec![self.attribute.as_str()];
         let entries = search(connection, &self.base, &filter, attributes, MAX_GROUPS).await?;
@@ -263,26 +282,24 @@ async fn search(
     filter: &str,
     attributes: Vec<&str>,
     most: i32,
-) -> Result<Vec<SearchEntry>, String> {
+) -> Result<Vec<SearchEntry>, NoAnswer> {
     connection.with_search_options(SearchOptions::new().sizelimit(most));
-    let failed = |error: LdapError| error.to_string();
-    let mut found =
-        connection.streaming_search(base, Scope::Subtree, filter, attributes).await.map_err(failed)?;
+    let mut found = connection.streaming_search(base, Scope::Subtree, filter, attributes).await?;
     let mut entries = Vec::new();
-    while let Some(entry) = found.next().await.map_err(failed)? {
+    while let Some(entry) = found.next().await? {
         // Referrals have no entry, and are not followed.
         if entry.is_ref() || entry.is_intermediate() {
             continue;
         }
         if entries.len() >= usize::try_from(most).unwrap_or(0) {
-            return Err("a search finds more entries than it may".into());
+            return Err(NoAnswer::TooMany);
         }
         entries.push(SearchEntry::construct(entry));
     }
     match found.finish().await.rc {
         SUCCESS => Ok(entries),
         NO_SUCH_OBJECT => Ok(Vec::new()),
-        code => Err(format!("a search ends with the result {code}")),
+        code => Err(NoAnswer::Code { work: "a search", code }),
     }
 }
 

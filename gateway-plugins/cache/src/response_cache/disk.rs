@@ -20,8 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use rustix::fs::{FlockOperation, flock};
+use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -236,7 +237,7 @@ impl Disk {
     }
 
     /// Writes what is to be written, for as long as the plugin is in use.
-    pub(super) async fn run(self: Arc<Self>, mut control: TaskControl) -> Result<(), String> {
+    pub(super) async fn run(self: Arc<Self>, mut control: TaskControl) -> Result<(), TaskError> {
         let mut held = tokio::select! {
             held = self.held.lock() => held,
             () = control.ended() => return Ok(()),
@@ -247,7 +248,7 @@ impl Disk {
             self.read_all().await;
         }
         loop {
-            self.write_some().await?;
+            self.write_some().await;
             if locked(&self.queue).waiting.is_empty() {
                 tokio::select! {
                     () = self.work.notified() => {}
@@ -258,12 +259,12 @@ impl Disk {
                 break;
             }
         }
-        drop(tokio::time::timeout(FLUSH, async { while self.write_some().await == Ok(true) {} }).await);
+        drop(tokio::time::timeout(FLUSH, async { while self.write_some().await {} }).await);
         Ok(())
     }
 
     /// Makes the folder, and waits until it is this gateway's. `None` where that is not wanted any more.
-    async fn open(&self, control: &mut TaskControl) -> Result<Option<File>, String> {
+    async fn open(&self, control: &mut TaskControl) -> Result<Option<File>, CacheFolderError> {
         let mut was_told = false;
         loop {
             let folder = self.folder.clone();
@@ -271,7 +272,7 @@ impl Disk {
             match opened {
                 Ok(Ok(lock)) => return Ok(Some(lock)),
                 Ok(Err(error)) if error.kind() != ErrorKind::WouldBlock => {
-                    return Err(format!("the cache folder {} can't be used: {error}", self.folder.display()));
+                    return Err(CacheFolderError { folder: self.folder.clone(), error });
                 }
                 Ok(Err(_)) if !was_told => {
                     was_told = true;
@@ -339,7 +340,7 @@ impl Disk {
     }
 
     /// Removes and writes some files; says whether there was anything to do.
-    async fn write_some(&self) -> Result<bool, String> {
+    async fn write_some(&self) -> bool {
         let doomed = locked(&self.index).take_doomed();
         let waiting: Vec<PendingWrite> = {
             let mut queue = locked(&self.queue);
@@ -349,7 +350,7 @@ impl Disk {
             waiting
         };
         if doomed.is_empty() && waiting.is_empty() {
-            return Ok(false);
+            return false;
         }
         let wanted: Vec<(PendingWrite, u64)> = {
             let index = locked(&self.index);
@@ -372,7 +373,7 @@ impl Disk {
             // The threads have too much to do.
             self.give_up(again, &numbers);
             tokio::time::sleep(RETRY).await;
-            return Ok(true);
+            return true;
         };
         let mut failure = None;
         for (number, stale, written) in done {
@@ -390,7 +391,7 @@ impl Disk {
             tracing::warn!(folder = %self.folder.display(), %error, "stored responses can't be written");
             tokio::time::sleep(PAUSE).await;
         }
-        Ok(true)
+        true
     }
 
     /// Nothing came of this work: what was to be removed is removed later, what was to be written is not.
@@ -430,6 +431,14 @@ impl PendingWrite {
 
 fn path_of(folder: &Path, number: Number) -> PathBuf {
     folder.join(format!("{:02x}", number % FOLDERS)).join(format!("{number:016x}"))
+}
+
+/// The cache folder can't be used.
+#[derive(Debug, Error)]
+#[error("the cache folder {} can't be used: {error}", .folder.display())]
+struct CacheFolderError {
+    folder: Arc<Path>,
+    error: io::Error,
 }
 
 /// Makes the folder, for this user alone, and locks it.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_plugin_common::hex::hex;
 use gateway_plugin_common::redis_link::{Away, Command, RedisConfig, RedisLink};
 use redis::Value;
@@ -265,7 +265,7 @@ impl Remote {
         self: Arc<Self>,
         carry_out: Arc<dyn Fn(&Purge) + Send + Sync>,
         mut control: TaskControl,
-    ) -> Result<(), String> {
+    ) -> Result<(), TaskError> {
         let link = self.link.clone().run(control.clone());
         let work = async {
             let _one = tokio::select! {

@@ -13,7 +13,7 @@ use gateway_core::http::body::Body;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::{Client, Endpoint};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::record::Metric;
 use http::header::{ACCEPT_ENCODING, HOST, USER_AGENT};
 use http::{HeaderValue, Request, StatusCode, Uri};
@@ -216,7 +216,7 @@ impl Warmer {
     }
 
     /// Fetches what there is to be fetched, for as long as the plugin is in use.
-    pub(super) async fn run(self: Arc<Self>, mut control: TaskControl) -> Result<(), String> {
+    pub(super) async fn run(self: Arc<Self>, mut control: TaskControl) -> Result<(), TaskError> {
         let mut under_way = FuturesUnordered::new();
         loop {
             while under_way.len() < self.settings.concurrency {

@@ -1,5 +1,6 @@
 //! Databases of where addresses are, in memory.
 
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
 use maxminddb::Reader;
 use serde::Deserialize;
+use thiserror::Error;
 
 use super::settings::{GeoLocation, Rules};
 
@@ -91,7 +93,15 @@ fn modified(rules: &Rules, world: &World) -> [u128; 2] {
         .map(|path| path.as_ref().map_or(0, |path| world.files().modified(path).unwrap_or(0)))
 }
 
-fn open(path: &Path, world: &World) -> Result<Reader<Bytes>, String> {
-    let bytes = world.settings_file(path, MAX_DATABASE).map_err(|error| error.to_string())?;
-    Reader::from_source(bytes).map_err(|error| format!("this is not a MaxMind database: {error}"))
+/// Why a database can't be used.
+#[derive(Debug, Error)]
+enum DatabaseError {
+    #[error(transparent)]
+    File(#[from] io::Error),
+    #[error("this is not a MaxMind database: {0}")]
+    Format(#[from] maxminddb::MaxMindDbError),
+}
+
+fn open(path: &Path, world: &World) -> Result<Reader<Bytes>, DatabaseError> {
+    Ok(Reader::from_source(world.settings_file(path, MAX_DATABASE)?)?)
 }

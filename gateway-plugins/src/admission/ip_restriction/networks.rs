@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use gateway_core::network::canonical_network;
 use ipnet::IpNet;
+use thiserror::Error;
 
 /// Networks an address may be in; IPv4 and IPv6 apart.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,17 @@ pub(super) struct Parts {
 /// Networks of one list; each takes 8 or 32 bytes of memory.
 pub(super) const MAX_NETWORKS: usize = 2_000_000;
 
+/// Why a list of networks can't be used.
+#[derive(Debug, Error)]
+pub(super) enum NetworkListError {
+    #[error("it is not UTF-8")]
+    NoText,
+    #[error("the list has more than {MAX_NETWORKS} networks")]
+    TooLong,
+    #[error("line {line}: `{entry}` is no address or network")]
+    NoNetwork { line: usize, entry: String },
+}
+
 impl Parts {
     /// Adds an address or network. Bits beyond a network's prefix do not count.
     pub(super) fn add(&mut self, text: &str) -> Result<(), ()> {
@@ -34,19 +46,19 @@ impl Parts {
     }
 
     /// Adds what a file has, one a line.
-    pub(super) fn add_lines(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+    pub(super) fn add_lines(&mut self, bytes: &[u8]) -> Result<(), NetworkListError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| NetworkListError::NoText)?;
         for (n, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let entry = line.split('#').next().unwrap_or_default().trim();
             if entry.is_empty() {
                 continue;
             }
             if self.v4.len() + self.v6.len() >= MAX_NETWORKS {
-                return Err(format!("the list has more than {MAX_NETWORKS} networks"));
+                return Err(NetworkListError::TooLong);
             }
             self.add(entry).map_err(|()| {
-                let shown: String = entry.chars().take(64).collect();
-                format!("line {}: `{}` is no address or network", n + 1, shown.escape_debug())
+                let entry = entry.chars().take(64).flat_map(char::escape_debug).collect();
+                NetworkListError::NoNetwork { line: n + 1, entry }
             })?;
         }
         Ok(())
@@ -170,7 +182,7 @@ mod tests {
             (b"a\x1b[2J", "line 1: `a\\u{1b}[2J`"),
         ] {
             let found = Parts::default().add_lines(text).expect_err(error);
-            assert!(found.contains(error), "{found}");
+            assert!(found.to_string().contains(error), "{found}");
         }
     }
 }

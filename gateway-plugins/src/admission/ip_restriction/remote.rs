@@ -1,5 +1,6 @@
 //! Lists that are fetched from URLs: each by a task of its own, again and again; the last good copy stays in force.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,15 +11,17 @@ use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::calls::Client;
+use gateway_core::plugin::world::blocking::Busy;
+use gateway_core::plugin::world::calls::{CallError, Client};
 use gateway_core::plugin::world::meters::{Counter, Gauge};
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_plugin_common::hex::hex;
 use gateway_plugin_common::server_url;
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Request, StatusCode, Uri};
+use thiserror::Error;
 
-use super::networks::{Networks, Parts};
+use super::networks::{NetworkListError, Networks, Parts};
 use super::{Config, MAX_FILE};
 
 /// The networks that a URL had, kept over a change of settings.
@@ -111,7 +114,7 @@ impl Remote {
                 Ok(networks) => self.take(networks),
                 Err(why) => tracing::warn!(path = %path.display(), %why, "the copy of a list can't be used"),
             },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!(path = %path.display(), %error, "the copy of a list can't be read"),
         }
     }
@@ -125,7 +128,7 @@ impl Remote {
     ///
     /// # Errors
     /// It can't be fetched or used; what was fetched before stays in force, and it is tried again soon.
-    pub(super) async fn keep_fresh(self: Arc<Self>, mut control: TaskControl) -> Result<(), String> {
+    pub(super) async fn keep_fresh(self: Arc<Self>, mut control: TaskControl) -> Result<(), TaskError> {
         loop {
             let fetched = tokio::select! {
                 () = control.ended() => return Ok(()),
@@ -133,7 +136,7 @@ impl Remote {
             };
             if let Err(why) = fetched {
                 self.failed.add(1);
-                return Err(format!("{}: {why}", self.uri));
+                return Err(format!("{}: {why}", self.uri).into());
             }
             self.fetches.add(1);
             tokio::select! {
@@ -143,34 +146,34 @@ impl Remote {
         }
     }
 
-    async fn fetch(self: &Arc<Self>) -> Result<(), String> {
-        let mut request =
-            Request::get(self.uri.clone()).body(Body::empty()).map_err(|error| error.to_string())?;
+    async fn fetch(self: &Arc<Self>) -> Result<(), FetchError> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = self.uri.clone();
         let known = self.fetched.networks.load().is_some();
         let tag = self.fetched.tag.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| known);
         if let Some(tag) = tag {
             request.headers_mut().insert(IF_NONE_MATCH, tag);
         }
-        let response = self.client.fetch(request).await.map_err(|error| error.to_string())?;
+        let response = self.client.fetch(request).await?;
         match response.status() {
             StatusCode::NOT_MODIFIED if known => return Ok(()),
             StatusCode::OK => {}
-            status => return Err(format!("the answer is {status}")),
+            status => return Err(FetchError::Status(status)),
         }
         let tag = response.headers().get(ETAG).cloned();
         let (bytes, remote) = (response.into_body(), self.clone());
         let work = move || remote.replace(&bytes);
-        self.world.run_blocking(work).await.map_err(|busy| busy.to_string())??;
+        self.world.run_blocking(work).await??;
         *self.fetched.tag.lock().unwrap_or_else(PoisonError::into_inner) = tag;
         Ok(())
     }
 
     /// Puts a list in force, and keeps a copy of it.
-    fn replace(&self, bytes: &Bytes) -> Result<(), String> {
+    fn replace(&self, bytes: &Bytes) -> Result<(), FetchError> {
         self.take(parse(bytes)?);
         let Some(path) = &self.copy else { return Ok(()) };
         let written = self.world.files().replace(path, bytes);
-        written.map_err(|error| format!("{} can't be written: {error}", path.display()))
+        written.map_err(|error| FetchError::Copy { path: path.clone(), error })
     }
 
     /// What it says of an address.
@@ -183,7 +186,23 @@ impl Remote {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Networks, String> {
+/// Why a list was not fetched.
+#[derive(Debug, Error)]
+enum FetchError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the answer is {0}")]
+    Status(StatusCode),
+    #[error(transparent)]
+    List(#[from] NetworkListError),
+    /// All threads for slow work are.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    #[error("{} can't be written: {error}", .path.display())]
+    Copy { path: PathBuf, error: io::Error },
+}
+
+fn parse(bytes: &[u8]) -> Result<Networks, NetworkListError> {
     let mut parts = Parts::default();
     parts.add_lines(bytes)?;
     Ok(parts.into_networks())

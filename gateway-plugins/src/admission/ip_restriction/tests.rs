@@ -125,13 +125,13 @@ async fn files_are_read_again_when_they_change_and_bad_ones_change_nothing() {
     files.put("d.txt", 3, "nonsense\n");
     tokio::time::advance(std::time::Duration::from_secs(6)).await;
     let error = run.await.unwrap().expect_err("the file is bad");
-    assert!(error.contains("line 1: `nonsense`"), "{error}");
+    assert!(error.to_string().contains("line 1: `nonsense`"), "{error}");
     assert!(!admits("192.0.2.1"), "what was in force stays in force");
     let (_other, control) = TaskControl::new();
     let again = tokio::spawn(plugin.clone().keep_fresh(control));
     drop(handle);
     drop(_other);
-    assert_eq!(again.await.unwrap(), Ok(()), "it ends with the plugin");
+    assert!(again.await.unwrap().is_ok(), "it ends with the plugin");
 }
 
 #[test]

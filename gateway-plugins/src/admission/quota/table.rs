@@ -175,8 +175,10 @@ fn least(set: &[QuotaSlot; WAYS], now: u64) -> (usize, QuotaSlot) {
 }
 
 impl Kept for Table {
-    fn restore(&self, bytes: &[u8]) -> Result<(), String> {
-        self.read(bytes, unix_now()).map_err(|bad| bad.to_string())
+    type Unusable = BadFile;
+
+    fn restore(&self, bytes: &[u8]) -> Result<(), BadFile> {
+        self.read(bytes, unix_now())
     }
 
     fn contents(&self, _is_last: bool) -> Option<io::Result<Vec<u8>>> {

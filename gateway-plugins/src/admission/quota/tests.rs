@@ -214,7 +214,7 @@ async fn the_file_is_written_now_and_then_and_failures_are_counted() {
         machine.files.refuse(true);
     };
     let (failed, ()) = tokio::join!(writing, asking);
-    assert!(failed.unwrap_err().contains("/q/q.quota"));
+    assert!(failed.unwrap_err().to_string().contains("/q/q.quota"));
     assert_eq!(metric(&world, FAILED.name, &[]), 1);
     machine.files.refuse(false);
     let (_again, control) = TaskControl::new();

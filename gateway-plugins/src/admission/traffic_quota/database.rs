@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::plugin::world::usage::UsageStore;
 use tokio::sync::{Mutex, Notify};
 
@@ -68,7 +68,7 @@ impl StoredAccounts {
         self: Arc<Self>,
         accounts: Arc<Accounts>,
         mut control: TaskControl,
-    ) -> Result<(), String> {
+    ) -> Result<(), TaskError> {
         let _turn = tokio::select! {
             turn = self.turn.lock() => turn,
             () = control.ended() => return Ok(()),
@@ -82,7 +82,7 @@ impl StoredAccounts {
                 Err(why) => control.health().fails(&format!("the database does not store usage: {why}")),
             }
             if is_last {
-                return exchanged;
+                return Ok(exchanged?);
             }
             tokio::select! {
                 () = control.ended() => is_last = true,

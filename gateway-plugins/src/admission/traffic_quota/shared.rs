@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_plugin_common::redis_link::{Away, Command, OnError, RedisLink};
 use redis::Script;
 
@@ -42,7 +42,7 @@ impl SharedAccounts {
         self: Arc<Self>,
         accounts: Arc<Accounts>,
         mut control: TaskControl,
-    ) -> Result<(), String> {
+    ) -> Result<(), TaskError> {
         let mut ended = false;
         while !ended {
             tokio::select! {

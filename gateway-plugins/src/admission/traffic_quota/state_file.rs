@@ -3,6 +3,7 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::accounts::{Accounts, Saved};
 use super::unix_now;
@@ -21,11 +22,22 @@ struct Content {
     accounts: Vec<Saved>,
 }
 
+/// What is wrong with the file.
+#[derive(Debug, Error)]
+pub(super) enum UnusableState {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("its version is {0}, not {VERSION}")]
+    Version(u32),
+}
+
 impl Kept for Accounts {
-    fn restore(&self, bytes: &[u8]) -> Result<(), String> {
-        let content: Content = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    type Unusable = UnusableState;
+
+    fn restore(&self, bytes: &[u8]) -> Result<(), UnusableState> {
+        let content: Content = serde_json::from_slice(bytes)?;
         if content.version != VERSION {
-            return Err(format!("its version is {}, not {VERSION}", content.version));
+            return Err(UnusableState::Version(content.version));
         }
         self.take_over(content.accounts, content.in_order, unix_now());
         Ok(())

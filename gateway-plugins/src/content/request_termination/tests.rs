@@ -1,5 +1,6 @@
 //! Answers while a file exists.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::{io, time};
@@ -68,7 +69,7 @@ async fn a_file_switches_answers_on_and_off() {
     let watched = plugin.clone();
     let look = move || {
         watched.file.iter().for_each(super::SwitchFile::look);
-        Ok(())
+        Ok::<_, Infallible>(())
     };
     let looking = tokio::spawn(async move { refresh_regularly(&world, LOOK_EVERY, control, look).await });
     let exists = |plugin: &RequestTermination| {

@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use gateway_core::http::body::Body;
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use http::{HeaderMap, Method, Request};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -70,7 +70,7 @@ pub(super) async fn send(
     timeout: Duration,
     counts: Counts,
     mut control: TaskControl,
-) -> Result<(), String> {
+) -> Result<(), TaskError> {
     // The task of the settings before this may still hold it for a moment.
     let mut receiver = tokio::select! {
         receiver = queue.receiver.lock() => receiver,

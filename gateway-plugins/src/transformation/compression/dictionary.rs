@@ -158,7 +158,7 @@ impl Dictionaries {
         let paths = configs.into_iter().map(|config| config.path).collect();
         let add = move |all: &mut Vec<Dictionary>, bytes: &[u8]| {
             all.push(Dictionary::new(bytes, &levels)?);
-            Ok(())
+            Ok::<_, String>(())
         };
         match Watched::new(world, "config.dictionaries", paths, MAX_FILE, add) {
             Err(more) => problems.extend(more.0),

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use gateway_core::plugin::world::tasks::TaskHandle;
+use gateway_core::plugin::world::tasks::{TaskError, TaskHandle};
 
 use super::*;
 use crate::batch::Limits;
@@ -38,7 +38,7 @@ struct Bench {
     counts: Counts,
     health: TaskHealth,
     handle: TaskHandle,
-    task: tokio::task::JoinHandle<Result<(), String>>,
+    task: tokio::task::JoinHandle<Result<(), TaskError>>,
 }
 
 fn bench(pace: Pace) -> Bench {

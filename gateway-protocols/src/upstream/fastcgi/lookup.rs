@@ -1,15 +1,16 @@
 //! Looks up scripts. The gateway never forwards a path that leads to no file below the root, because the target may then run
 //! another file.
 //!
+//! A script that was found is not looked up again for up to a second.
+//!
 //! The kernel resolves each path below the root, including symbolic links (`openat2`). The worker itself makes the lookup if the
 //! kernel's caches can answer it. Otherwise another thread waits for the disk.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::config::model::Scripts;
@@ -28,11 +29,32 @@ const REOPEN: Duration = Duration::from_secs(1);
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of folders that a worker keeps open.
 const MAX_OPEN: usize = 256;
+/// Maximum number of scripts of a folder that a worker remembers.
+const MAX_FOUND: usize = 1024;
 /// How often a lookup is repeated if a rename interrupts it.
 const TRIES: usize = 8;
 
-/// A folder, and the time at which it was opened.
-type OpenFolder = (Arc<OwnedFd>, Instant);
+/// A folder, the time at which it was opened, and the scripts that were found in it since. A script that goes may be forwarded until
+/// the folder is opened again; its target, which opens the file itself, then finds none.
+struct OpenFolder {
+    folder: OwnedFd,
+    opened: Instant,
+    found: HashSet<Box<[u8]>>,
+}
+
+impl OpenFolder {
+    /// Looks up a script in what was found, then in the kernel's caches.
+    fn look(&mut self, name: &[u8]) -> io::Result<Look> {
+        if self.found.contains(name) {
+            return Ok(Look::There);
+        }
+        let look = look(&self.folder, name, ResolveFlags::CACHED)?;
+        if matches!(look, Look::There) && self.found.len() < MAX_FOUND {
+            self.found.insert(name.into());
+        }
+        Ok(look)
+    }
+}
 
 thread_local! {
     /// The open folders of a worker, by path.
@@ -75,20 +97,22 @@ pub(super) async fn script<'r>(
     }
 }
 
-/// A lookup in the kernel's caches; `None` if only the disk can answer it.
+/// A lookup in what is remembered and in the kernel's caches; `None` if only the disk can answer it.
 fn quick_look(root: &Path, request: &CgiRequest, now: Instant) -> Option<Option<usize>> {
-    let folder = OPEN.with_borrow(|open| {
-        let (folder, opened) = open.get(root)?;
-        (now.saturating_duration_since(*opened) < REOPEN).then(|| folder.clone())
-    })?;
-    for (n, script) in request.scripts.iter().enumerate() {
-        match look(&folder, &script.name, ResolveFlags::CACHED) {
-            Ok(Look::There) => return Some(Some(n)),
-            Ok(Look::Nothing) => {}
-            Ok(Look::Unknown) | Err(_) => return None,
+    OPEN.with_borrow_mut(|open| {
+        let folder = open.get_mut(root)?;
+        if now.saturating_duration_since(folder.opened) >= REOPEN {
+            return None;
         }
-    }
-    Some(None)
+        for (n, script) in request.scripts.iter().enumerate() {
+            match folder.look(&script.name) {
+                Ok(Look::There) => return Some(Some(n)),
+                Ok(Look::Nothing) => {}
+                Ok(Look::Unknown) | Err(_) => return None,
+            }
+        }
+        Some(None)
+    })
 }
 
 async fn slow_look(root: &Path, request: &CgiRequest, now: Instant) -> io::Result<Option<usize>> {
@@ -110,7 +134,7 @@ async fn slow_look(root: &Path, request: &CgiRequest, now: Instant) -> io::Resul
         if open.len() >= MAX_OPEN && !open.contains_key(root) {
             open.clear();
         }
-        open.insert(root.to_owned(), (Arc::new(folder), now));
+        open.insert(root.to_owned(), OpenFolder { folder, opened: now, found: HashSet::new() });
     });
     Ok(found)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gateway_core::plugin::world::Owner;
+use gateway_core::plugin::world::tasks::TaskError;
 use gateway_plugin_common::testing::net::Served;
 use gateway_plugin_common::testing::{Machine, metric};
 use http::Response;
@@ -30,7 +31,7 @@ fn serve(machine: &Machine, status: u16, text: &'static str) {
 }
 
 /// Fetches once.
-async fn fetch(remote: &Arc<Remote>) -> Result<(), String> {
+async fn fetch(remote: &Arc<Remote>) -> Result<(), TaskError> {
     let (_handle, control) = TaskControl::new();
     let keeping = remote.clone().keep_fresh(control);
     tokio::time::timeout(Duration::from_secs(1), keeping).await.unwrap_or(Ok(()))

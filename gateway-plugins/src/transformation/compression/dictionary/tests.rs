@@ -228,7 +228,7 @@ async fn a_dictionary_that_changed_is_another_one() {
     assert_eq!(files.get()[0].hash, *hash(&text(2)));
     machine.files.put("shop.dict", "");
     pass().await;
-    assert!(run.await.expect("no panic").expect_err("the file is bad").contains("it is empty"));
+    assert!(run.await.expect("no panic").expect_err("the file is bad").to_string().contains("it is empty"));
     assert_eq!(files.get()[0].hash, *hash(&text(2)), "what was in force stays in force");
 }
 
