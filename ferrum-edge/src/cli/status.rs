@@ -117,10 +117,10 @@ fn problems(problems: &Value) {
     let list: Vec<_> = problems["list"].as_array().into_iter().flatten().collect();
     let count = |name: &str| problems[name].as_u64().unwrap_or_default();
     print::line(format_args!(
-        "{:<14}{} errors, {} warnings",
+        "{:<14}{}, {}",
         "problems:",
-        count("errors"),
-        count("warnings")
+        print::counted(count("errors"), "error"),
+        print::counted(count("warnings"), "warning")
     ));
     for problem in list.iter().take(MAX_SHOWN) {
         let about = word(&problem["about"]);

@@ -120,6 +120,7 @@ fn remedy(reason: &str, is_fastcgi: bool) -> &'static str {
         "upstream_timeout" => "find why the target is slow, or raise `backend_first_byte_timeout`",
         "upstream_garbage" if is_fastcgi => "see the log of PHP-FPM; the script sent an invalid header",
         "upstream_garbage" => "check `backend_scheme`: the target does not send valid HTTP",
+        "upstream_closed" => "see the target's own log; if it expects TLS, set `backend_scheme: https`",
         _ => "see the target's own log",
     }
 }
