@@ -5,7 +5,7 @@ import { type Doc, drafted, plugins, shelf, want } from '../lib/objects';
 import { initial, resolve } from '../lib/schema';
 import { href, place } from '../lib/router';
 import { t } from '../strings';
-import { Code, Dot, Notice, Page, Panel, ReadOnly } from '../ui/basics';
+import { Code, Dot, Marked, Notice, Page, Panel, ReadOnly } from '../ui/basics';
 import { List, byNumber, byText } from '../ui/list';
 import { ObjectPage, freshId } from './object';
 
@@ -88,7 +88,9 @@ function Choose({ proxy }: { proxy: string | null }) {
           <li>
             <a href={`${href('plugins', 'new')}?plugin=${encodeURIComponent(one.name)}${proxy ? `&proxy=${encodeURIComponent(proxy)}` : ''}`}>
               <strong>{one.name}</strong>
-              <span>{one.summary}</span>
+              <span>
+                <Marked text={one.summary} />
+              </span>
             </a>
           </li>
         ))}
@@ -116,7 +118,9 @@ function About({ name }: { name: string }) {
   if (!plugin) return null;
   return (
     <Panel title={t.plugins.about}>
-      <p>{plugin.summary}</p>
+      <p>
+        <Marked text={plugin.summary} />
+      </p>
       {plugin.example && (
         <details>
           <summary>{t.plugins.example}</summary>
