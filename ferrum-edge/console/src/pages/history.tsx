@@ -73,10 +73,10 @@ function All() {
           id={(row) => String(row.revision)}
           empty={loaded ? r.empty : t.loading}
           columns={[
-            { name: 'revision', title: r.revision, width: '6rem', cell: (row) => <a href={href('revisions', String(row.revision))}>{row.revision}</a> },
-            { name: 'when', title: r.when, width: '12.5rem', cell: (row) => <span title={ago(row.at)}>{time(row.at)}</span> },
-            { name: 'who', title: r.who, width: '1fr', cell: (row) => <>{row.author} <span class="muted">{row.source}</span></> },
-            { name: 'changes', title: r.changes, width: '7rem', cell: (row) => <code>{changesOf(row)}</code> },
+            { name: 'revision', title: r.revision, width: '6rem', narrow: '4.2rem', cell: (row) => <a href={href('revisions', String(row.revision))}>{row.revision}</a> },
+            { name: 'when', title: r.when, width: '12.5rem', narrow: '10.5rem', cell: (row) => <span title={ago(row.at)}>{time(row.at)}</span> },
+            { name: 'who', title: r.who, width: '1fr', minor: true, cell: (row) => <>{row.author} <span class="muted">{row.source}</span></> },
+            { name: 'changes', title: r.changes, width: '7rem', minor: true, cell: (row) => <code>{changesOf(row)}</code> },
             { name: 'note', title: r.note, width: '2fr', cell: (row) => row.note || <span class="muted">–</span> },
           ]}
         />
@@ -233,6 +233,17 @@ function Rollback({ id, close, done }: { id: string; close: () => void; done: (r
   );
 }
 
+/** Day and time; on narrow screens the time, since the entry has the day. */
+function When({ at }: { at: string }) {
+  const [day, clock] = time(at).split(', ');
+  return (
+    <span title={time(at)}>
+      <span class="minor">{`${day}, `}</span>
+      {clock}
+    </span>
+  );
+}
+
 export function Audit() {
   const a = t.audit;
   const [actor, setActor] = useState('');
@@ -284,8 +295,8 @@ export function Audit() {
           id={(row) => `${row.seq} ${row.hash}`}
           empty={loaded ? a.empty : t.loading}
           columns={[
-            { name: 'when', title: t.revisions.when, width: '12.5rem', cell: (row) => <span title={time(row.at)}>{time(row.at)}</span> },
-            { name: 'outcome', title: a.outcome, width: '6.5rem', cell: (row) => <Tag kind={row.outcome === 'allowed' ? 'good' : row.outcome === 'refused' ? 'warn' : 'bad'}>{row.outcome}</Tag> },
+            { name: 'when', title: t.revisions.when, width: '12.5rem', narrow: '4.9rem', cell: (row) => <When at={row.at} /> },
+            { name: 'outcome', title: a.outcome, width: '6.5rem', narrow: '4.6rem', cell: (row) => <Tag kind={row.outcome === 'allowed' ? 'good' : row.outcome === 'refused' ? 'warn' : 'bad'}>{row.outcome}</Tag> },
             { name: 'actor', title: a.actor, width: '1fr', cell: (row) => row.actor },
             {
               name: 'action',

@@ -72,7 +72,7 @@ export function Logs() {
           height={32}
           empty={<Waiting />}
           columns={[
-            { name: 'when', title: l.when, width: '5.5rem', narrow: '4.2rem', cell: (row) => hour(row.timestamp) },
+            { name: 'when', title: l.when, width: '5.5rem', narrow: '4.9rem', cell: (row) => hour(row.timestamp) },
             { name: 'status', title: l.status, width: '4.5rem', narrow: '3rem', cell: (row) => (row['http.response.status_code'] ? <Tag kind={statusKind(row['http.response.status_code'])}>{row['http.response.status_code']}</Tag> : <Tag>{row.kind}</Tag>) },
             { name: 'method', title: l.method, width: '5rem', minor: true, cell: (row) => row['http.request.method'] ?? '' },
             {
