@@ -108,6 +108,10 @@ fn text(status: &Value, is_running: bool) {
 fn targets(upstreams: &Value) -> String {
     let lists = upstreams["list"].as_array().into_iter().flatten();
     let all: Vec<_> = lists.flat_map(|one| one["targets"].as_array().into_iter().flatten()).collect();
+    if all.is_empty() {
+        // Targets of proxies without an upstream have no health; `target_failing` reports them.
+        return "no upstreams".to_owned();
+    }
     let healthy = all.iter().filter(|target| target["healthy"] == true).count();
     format!("{healthy} of {} healthy", all.len())
 }
