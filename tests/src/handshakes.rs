@@ -67,7 +67,7 @@ async fn plain_http_on_a_port_for_tls_gets_400_with_the_cause() {
         assert!(answer.contains("plain HTTP request was sent to HTTPS port"), "{answer}");
         assert!(answer.to_lowercase().contains("connection: close\r\n"), "{answer}");
         let record = edge.only_record().await;
-        assert_eq!((record.kind(), record.end()), ("http", "bad_request"));
+        assert_eq!((record.status(), record.reason()), (400, "bad_request"));
         assert_eq!(record.0["error.message"], "plain HTTP request was sent to HTTPS port");
         assert_eq!(record.0["url.path"], "/shop");
     }

@@ -148,6 +148,9 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
       await fill(page, 'dialog textarea', 'staff');
       await fill(page, 'dialog input[type=number]', '2');
       await press(page, 'Add to draft', 'dialog');
+      await open(page, '#/plugins');
+      await shows(page, 'rate_limiting');
+      assert.ok(!(await text(page)).includes('serving'), 'nothing of the draft is served');
       await open(page, '#/consumers/new');
       await fill(page, `${field('/username')} input`, 'bob');
       await fill(page, `${field('/id')} input`, 'bob');
