@@ -176,7 +176,7 @@ fn cut_to(text: &str, longest: usize) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     // Behind the longest part that is kept, a word may go on.
     let mut text: String = text.chars().take(longest + 1).map(plain).collect();
-    shorten(&mut text, longest);
+    shorten(&mut text, longest - '…'.len_utf8());
     text
 }
 
