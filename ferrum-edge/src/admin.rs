@@ -19,7 +19,7 @@ mod effective;
 mod endpoint;
 mod endpoints;
 mod explain;
-mod field_changes;
+pub(crate) mod field_changes;
 mod file_objects;
 #[cfg(feature = "fleet")]
 mod fleet;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use gateway_core::config::resolve::OPTIONAL_PLUGINS;
 use gateway_core::http::body::Body;
 use gateway_core::plugin::Registry;
 use gateway_core::testing::{ReceivedRequest, Trial};
@@ -20,6 +21,18 @@ mod prefixes;
 mod response_readers;
 mod settings;
 mod without_target;
+
+/// The configuration crate names the plugins that a program may lack, so that an error can say that.
+#[test]
+fn plugins_behind_cargo_features_are_known_as_optional() {
+    let table = include_str!("lib.rs");
+    for (plugin, feature) in OPTIONAL_PLUGINS {
+        let row = format!("#[cfg(feature = \"{feature}\")]\n");
+        let row = table.split(&row).nth(1).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        assert!(row.ends_with(&format!("::{},", plugin.to_uppercase())), "{plugin}: {row}");
+    }
+    assert_eq!(table.matches("#[cfg(feature").count(), OPTIONAL_PLUGINS.len());
+}
 
 #[test]
 fn names_are_unique_snake_case_and_said_in_one_sentence() {

@@ -12,6 +12,8 @@ use gateway_core::snapshot::discovery::{MAX_SERVICES, Service};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError as ResponseError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::RData;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -83,6 +85,23 @@ pub enum DnsError {
         /// The name.
         name: Arc<str>,
     },
+}
+
+/// Why a lookup failed, in the words of operators instead of the resolver's.
+fn reason(error: &NetError) -> String {
+    if error.is_nx_domain() {
+        return "the name does not exist (NXDOMAIN)".to_owned();
+    }
+    match error {
+        NetError::Dns(ResponseError::NoRecordsFound(found))
+            if found.response_code != ResponseCode::NoError =>
+        {
+            format!("the name server answered {}", found.response_code)
+        }
+        NetError::Dns(ResponseError::NoRecordsFound(_)) => "the name has no such records".to_owned(),
+        NetError::Timeout => "no name server answered in time".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 /// Names in the cache at most; names beyond that are resolved for each new connection.
@@ -195,7 +214,7 @@ impl Dns {
     pub async fn services(&self, name: &Arc<str>) -> Result<(Arc<[Service]>, Duration), DnsError> {
         let Some(resolver) = &self.resolver else { return Err(DnsError::NoResolver { name: name.clone() }) };
         let failed = |reason: String| DnsError::Failed { name: name.clone(), reason };
-        let found = resolver.srv_lookup(&**name).await.map_err(|error| failed(error.to_string()))?;
+        let found = resolver.srv_lookup(&**name).await.map_err(|error| failed(reason(&error)))?;
         let mut services: Vec<Service> = Vec::new();
         let mut left_out = 0;
         for record in found.answers() {
@@ -262,7 +281,7 @@ impl Dns {
         let found = resolver
             .lookup_ip(&**host)
             .await
-            .map_err(|error| DnsError::Failed { name: host.clone(), reason: error.to_string() })?;
+            .map_err(|error| DnsError::Failed { name: host.clone(), reason: reason(&error) })?;
         let mut addresses: Vec<IpAddr> = found.iter().collect();
         addresses.sort_by_key(IpAddr::is_ipv6);
         if addresses.is_empty() {

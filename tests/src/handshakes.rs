@@ -25,7 +25,7 @@ async fn a_failed_handshake_is_recorded_with_its_reason() {
     let mut edge = Edge::start_with(&settings, "proxies:\n");
     // What is not TLS.
     let mut tcp = soon(TcpStream::connect(edge.https())).await.unwrap();
-    tcp.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    tcp.write_all(b"\0\x01 neither TLS nor HTTP\r\n\r\n").await.unwrap();
     soon(tcp.read_to_end(&mut Vec::new())).await.ok();
     let record = edge.only_record().await;
     assert_eq!((record.kind(), record.end()), ("http", "handshake_failed"));
@@ -46,6 +46,30 @@ async fn a_failed_handshake_is_recorded_with_its_reason() {
     for reason in ["handshake_failed", "tls_certificate_error"] {
         let sample = format!("ferrum_session_ends_total{{protocol=\"http\",reason=\"{reason}\"}} 1");
         assert!(metrics.contains(&sample), "{sample} in\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn plain_http_on_a_port_for_tls_gets_400_with_the_cause() {
+    for early_data in [false, true] {
+        let identity = tls::localhost();
+        let settings = format!(
+            "  tls: {{early_data: {early_data}, certificates: [{{cert_path: {:?}, key_path: {:?}}}]}}",
+            identity.cert, identity.key
+        );
+        let mut edge = Edge::start_with(&settings, "proxies:\n");
+        let mut tcp = soon(TcpStream::connect(edge.https())).await.unwrap();
+        tcp.write_all(b"GET /shop?a=1 HTTP/1.1\r\nhost: shop.test\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        soon(tcp.read_to_end(&mut answer)).await.unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+        assert!(answer.contains("plain HTTP request was sent to HTTPS port"), "{answer}");
+        assert!(answer.to_lowercase().contains("connection: close\r\n"), "{answer}");
+        let record = edge.only_record().await;
+        assert_eq!((record.status(), record.reason()), (400, "bad_request"));
+        assert_eq!(record.0["error.message"], "plain HTTP request was sent to HTTPS port");
+        assert_eq!(record.0["url.path"], "/shop");
     }
 }
 

@@ -106,6 +106,16 @@ test('narrow screens scroll in one direction', async () => {
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(over <= 0, `${one} is ${over} pixels too wide`);
     }
+    // With a draft, the bar has one button more; a log shows why a request was refused.
+    await open(page, '#/routes/shop');
+    await fill(page, `${field('/name')} input`, 'The shop');
+    await shows(page, '1 change', '.top');
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(over <= 0, `the page with a draft is ${over} pixels too wide`);
+    await open(page, '#/logs');
+    await shows(page, 'Following');
+    await gateway.send('shop.example.com', '/api');
+    await shows(page, 'unauthenticated');
     await press(page, 'Menu');
     await page.waitForSelector('.shell.open nav a');
     await page.browserContext().close();
@@ -116,14 +126,17 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
   await withGateway(
     async (gateway) => {
       const page = await visit(browser, gateway, ADMIN);
-      await open(page, '#/routes');
+      await open(page, '#/now');
+      await shows(page, 'First steps');
       await press(page, 'Add a proxy');
+      await page.waitForSelector(field('/id'));
+      assert.equal(await page.$('.state'), null, 'what nobody has begun has no problems');
       await fill(page, `${field('/id')} input`, 'blog');
       await fill(page, `${field('/hosts')} textarea`, 'blog.example.com');
       await fill(page, `${field('/backend_host')} input`, '127.0.0.1');
       // The gateway says what is missing, at its field.
       await shows(page, 'problem');
-      await shows(page, '`backend_port` is missing', '.form .errors');
+      await shows(page, 'backend_port is missing', '.form .errors');
       await fill(page, `${field('/backend_port')} input`, '70000');
       await until('the finding is at its field', () => page.$(`${field('/backend_port')} .error`));
       await fill(page, `${field('/backend_port')} input`, String(behind.port));
@@ -135,6 +148,9 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
       await fill(page, 'dialog textarea', 'staff');
       await fill(page, 'dialog input[type=number]', '2');
       await press(page, 'Add to draft', 'dialog');
+      await open(page, '#/plugins');
+      await shows(page, 'rate_limiting');
+      assert.ok(!(await text(page)).includes('serving'), 'nothing of the draft is served');
       await open(page, '#/consumers/new');
       await fill(page, `${field('/username')} input`, 'bob');
       await fill(page, `${field('/id')} input`, 'bob');
@@ -147,6 +163,8 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
       await fill(page, '#note', 'a blog');
       await press(page, 'Apply');
       await shows(page, 'Applied as revision 1');
+      await shows(page, 'What next');
+      await shows(page, 'revision 1', '.top');
       assert.equal(await gateway.send('blog.example.com', '/'), 401);
       assert.equal(await gateway.send('blog.example.com', '/', { 'x-api-key': key }), 200);
       assert.equal((await gateway.api('GET', '/v1/revisions')).data.items[0].note, 'a blog');
@@ -159,6 +177,17 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
       await press(page, 'Explain this request', 'dialog');
       await shows(page, 'Taken by blog');
       await shows(page, 'key_auth');
+      // The record names the caller, so that the limit is explained and not the missing key.
+      for (let n = 0; n < 2; n += 1) await gateway.send('blog.example.com', '/b', { 'x-api-key': key });
+      await open(page, '#/logs');
+      await shows(page, 'Following');
+      assert.equal(await gateway.send('blog.example.com', '/c', { 'x-api-key': key }), 429);
+      await shows(page, 'rate_limited');
+      await page.$$eval('.list-row button.link', (rows) => rows[0].click());
+      await shows(page, 'rate_limiting.limits', 'dialog');
+      await press(page, 'Explain this request', 'dialog');
+      await shows(page, 'Explained as a request of bob');
+      await until('the refusal is that of the limit', async () => /Refused\s+429 rate_limited/.test(await text(page)));
       // The key is never seen again.
       await open(page, '#/consumers/bob');
       await shows(page, 'key_auth');
@@ -206,7 +235,7 @@ test('YAML and form are the same object', async () => {
     await press(page, 'YAML');
     await until('the editor follows', () => page.evaluate(() => document.querySelector('.code-editor').shadowRoot.textContent.includes('enabled: true')));
     await type('no_such_key: 1\n');
-    await shows(page, 'this key is not known');
+    await shows(page, 'unknown key');
     await press(page, 'Commands');
     await shows(page, `curl -X PUT ${gateway.base}/v1/plugin_configs/api-key`);
     assert.deepEqual(page.wrong, []);
@@ -349,6 +378,9 @@ test('a control plane shows its fleet', async () => {
     await shows(page, 'port</b> 8443 is taken');
     await shows(page, '6 → 7');
     assert.deepEqual(await violations(page), []);
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'dark' }]);
+    assert.deepEqual(await violations(page), [], 'dark');
+    await page.emulateMediaFeatures([]);
     await press(page, 'Invite an edge');
     await fill(page, 'dialog input', 'eu-3');
     await press(page, 'Invite an edge', 'dialog');
@@ -480,6 +512,10 @@ test('text of others never becomes markup', async () => {
       await open(odd, `#/${one}`);
       await shows(odd, '<script>alert(1)</script>', '.shell');
     }
+    await open(odd, '#/certificates');
+    await odd.$eval('main details', (details) => (details.open = true));
+    await shows(odd, `curl -X POST '${gateway.base}/v1/acme/renew?name=`);
+    await shows(odd, 'ferrum-edge acme renew ');
     assert.equal(await odd.$$eval('script:not([src]), img, svg[onload], b, iframe', (found) => found.length), 0);
     assert.deepEqual(odd.wrong, []);
     await odd.browserContext().close();

@@ -1,7 +1,7 @@
 // The page Fleet, against a real control plane with a real edge: a part of `npm run test:browser`.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { ADMIN, Gateway, fill, launch, open, press, shows, target, text, until, visit } from './place.mjs';
+import { ADMIN, Gateway, fill, launch, open, press, shows, target, text, until, violations, visit } from './place.mjs';
 
 let browser;
 let behind;
@@ -24,6 +24,7 @@ test('an edge is invited, followed through a restart, and revoked', async () => 
     const page = await visit(browser, plane, ADMIN);
     await press(page, 'Fleet', 'nav');
     await shows(page, 'No edge has enrolled yet');
+    assert.deepEqual(await violations(page), []);
     await press(page, 'Invite an edge');
     await fill(page, 'dialog input', 'eu-1');
     await press(page, 'Invite an edge', 'dialog');
@@ -32,6 +33,15 @@ test('an edge is invited, followed through a restart, and revoked', async () => 
     await edge.startEdge(invitation);
     await shows(page, 'eu-1');
     await shows(page, 'served');
+    for (const value of ['light', 'dark']) {
+      await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
+      assert.deepEqual(await violations(page), [], value);
+    }
+    // A control plane is narrow on a phone, as every page is.
+    const { width, height } = page.viewport();
+    await page.setViewport({ width: 390, height });
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0);
+    await page.setViewport({ width, height });
     await until('the edge serves', async () => (await edge.send('a', '/us')) === 200);
     // A change reaches it, and the page follows.
     assert.equal((await plane.api('POST', '/v1/batch', { proxies: [proxy('more', '/more')] })).status, 200);
@@ -50,6 +60,7 @@ test('an edge is invited, followed through a restart, and revoked', async () => 
     const there = await visit(browser, edge, ADMIN);
     await open(there, '#/fleet');
     await shows(there, 'gets its configuration from a control plane');
+    assert.deepEqual(await violations(there), []);
     assert.deepEqual(there.wrong, []);
     await there.browserContext().close();
     // An edge that is gone is shown as gone.

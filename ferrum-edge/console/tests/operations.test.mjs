@@ -98,6 +98,8 @@ test('targets are drained, responses purged, sessions ended, false positives exc
     await new Promise((done) => socket.once('data', done));
     await open(page, '#/sessions');
     await shows(page, 'stream');
+    await page.$eval('main details', (details) => (details.open = true));
+    await shows(page, `curl -X DELETE ${gateway.base}/v1/sessions/`);
     await page.$eval('.list-row button.small', (button) => button.click());
     await gone;
     await shows(page, '1 ended');

@@ -167,7 +167,7 @@ fn closed_ports(asked: &AuthorizedRequest, written: &CommittedWrite, summary: &m
 }
 
 /// Adds to each change of a summary which fields would differ. Nothing was written, so that the store has the values before.
-async fn fields(
+pub(super) async fn fields(
     asked: &AuthorizedRequest,
     written: &CommittedWrite,
     summary: &mut Value,

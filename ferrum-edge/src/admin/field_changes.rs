@@ -8,7 +8,7 @@ const MAX_FIELDS: usize = 100;
 const MAX_DEPTH: usize = 16;
 
 /// The fields that differ, each as `{path, before, after}` with a JSON pointer. A missing field is null.
-pub(super) fn field_changes(before: &Value, after: &Value) -> Vec<Value> {
+pub(crate) fn field_changes(before: &Value, after: &Value) -> Vec<Value> {
     let mut changes = Vec::new();
     compare(&mut changes, String::new(), before, after, MAX_DEPTH);
     changes

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use gateway_core::certificate::CertificateNames;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -91,7 +92,11 @@ impl Accepted {
         let address = self.address();
         Ok(match self {
             Self::Tcp(tcp, None) => (Box::new(tcp), Peer { address, ..Peer::default() }),
-            Self::Tcp(tcp, Some(config)) => {
+            Self::Tcp(mut tcp, Some(config)) => {
+                if sends_plain_http(&tcp).await {
+                    refuse_plain(&mut tcp).await?;
+                    return Err(io::Error::other(PLAIN));
+                }
                 let tls = TlsAcceptor::from(config).accept(tcp).await?;
                 let shown = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                 let certificate =
@@ -115,6 +120,31 @@ impl Accepted {
             }),
         }
     }
+}
+
+/// What a client reads that speaks plain HTTP to a port for TLS.
+const PLAIN: &str = "plain HTTP request was sent to HTTPS port; write https:// in front of the address";
+/// Bytes of its request that are read before the connection closes, so that no reset destroys the answer.
+const MAX_PLAIN: u64 = 64 << 10;
+
+/// Whether the client sends the first letter of a method, where a TLS record has its type. The byte stays to be read.
+async fn sends_plain_http(tcp: &TcpStream) -> bool {
+    let mut first = [0];
+    matches!(tcp.peek(&mut first).await, Ok(1)) && first[0].is_ascii_alphabetic()
+}
+
+/// Answers such a client; the caller limits the time.
+async fn refuse_plain(tcp: &mut TcpStream) -> io::Result<()> {
+    let problem = json!({ "type": "about:blank", "title": "Bad Request", "status": 400, "code": "bad_request", "detail": PLAIN });
+    let body = problem.to_string();
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    tcp.write_all(answer.as_bytes()).await?;
+    tcp.shutdown().await?;
+    tokio::io::copy(&mut tcp.take(MAX_PLAIN), &mut tokio::io::sink()).await.map(drop)
 }
 
 /// The user behind a connection, if the gateway's own or root. A proxy whose target is this socket is not: its clients

@@ -18,6 +18,8 @@ pub(super) const PATH: &str = "/v1/traffic";
 
 /// Targets whose state is answered.
 const MAX_TARGETS: usize = 10_000;
+/// Proxies that are named, with or without traffic.
+const MAX_PROXIES: usize = 10_000;
 
 /// `GET /v1/traffic`: counts since somebody began to watch, which is the first time somebody asks. Who asks again sees
 /// by the difference what happened in between.
@@ -43,6 +45,8 @@ pub(super) async fn look(State(engine): State<Arc<Engine>>, RawQuery(query): Raw
                 targets.push(shown);
             }
         }
+        let proxies = if with_targets { MAX_PROXIES } else { 0 };
+        counts["proxies"] = snapshot.by_id.iter().map(|(id, _)| json!(id.as_str())).take(proxies).collect();
         counts["targets"] = json!(targets);
         counts["active_requests"] = json!(engine.telemetry.active_requests());
         counts["connections"] = json!(engine.shared.connections());

@@ -309,7 +309,8 @@ fn shown(args: &DoctorArgs, findings: &Findings) -> u8 {
             print::line(format_args!("{:<23}-> {remedy}", ""));
         }
     }
-    let some = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
-    print::line(format_args!("{}, {}", some(errors, "error"), some(warnings, "warning")));
+    let [errors, warnings] =
+        [(errors, "error"), (warnings, "warning")].map(|(number, what)| print::counted(number as u64, what));
+    print::line(format_args!("{errors}, {warnings}"));
     code
 }

@@ -324,7 +324,7 @@ fn tell(document: &Value) {
                 list(&proxy["targets"]).iter().map(|target| text(&target["host"])).collect();
             hosts.dedup();
             if !hosts.is_empty() {
-                print::line(format_args!("host:      {} (preserve_host_header decides)", hosts.join(", ")));
+                print::line(format_args!("host:      {} (by `preserve_host_header`)", hosts.join(", ")));
             }
         }
     }

@@ -125,7 +125,7 @@ pub(super) fn diff(args: &DiffArgs, registry: Registry) -> u8 {
 }
 
 /// Prints what would be done to each object, with the fields before and after. The code is 4 when there is anything.
-fn show_changes(answer: &Value) -> u8 {
+pub(super) fn show_changes(answer: &Value) -> u8 {
     let changes = answer["changes"].as_array().map_or(&[][..], Vec::as_slice);
     for change in changes {
         let sign = match change["action"].as_str() {

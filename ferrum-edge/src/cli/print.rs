@@ -22,6 +22,11 @@ pub(super) fn raw(text: fmt::Arguments<'_>) {
     std::process::exit(FAILED.into());
 }
 
+/// A number of things: `1 error`, `2 errors`.
+pub(super) fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Prints a line that is no result; it does not matter whether anybody reads it.
 pub(super) fn notice(text: impl fmt::Display) {
     drop(writeln!(io::stdout().lock(), "{text}"));

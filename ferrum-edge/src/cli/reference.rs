@@ -4,6 +4,7 @@ mod markdown;
 
 use clap::{Args, CommandFactory, ValueEnum};
 use gateway_core::config::file::File;
+use gateway_core::config::resolve::feature_of_plugin;
 use gateway_core::config::settings::SETTINGS;
 use gateway_core::plugin::{Entry, Registry};
 use serde_json::{Value, json};
@@ -69,8 +70,13 @@ pub(super) fn schema() -> u8 {
 pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
     let wanted = |name: &str| args.name.as_deref().is_none_or(|wanted| wanted == name);
     let entries: Vec<_> = registry.entries().iter().filter(|entry| wanted(entry.name)).collect();
-    if entries.is_empty() && args.name.is_some() {
-        print::error("There is no plugin of this name; `ferrum-edge plugins` lists them.");
+    if let (true, Some(name)) = (entries.is_empty(), &args.name) {
+        match feature_of_plugin(name) {
+            Some(feature) => print::error(format_args!(
+                "The plugin `{name}` is not in this build; build it with the feature `{feature}`."
+            )),
+            None => print::error("There is no plugin of this name; `ferrum-edge plugins` lists them."),
+        }
         return super::MISUSED;
     }
     if args.output == ReferenceFormat::Markdown {

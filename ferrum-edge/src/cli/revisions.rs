@@ -3,16 +3,18 @@
 use clap::Args;
 use gateway_core::plugin::Registry;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::admin::AdminArgs;
 use super::changes::{is_pending, pending_number};
+use super::gitops::show_changes;
 use super::{OutputFormat, PENDING, print};
+use crate::admin::field_changes::field_changes;
 
 /// Arguments of `revisions`.
 #[derive(Debug, Args)]
 pub(super) struct RevisionsArgs {
-    /// Show one revision with the objects that it changed
+    /// Show one revision: the objects that it changed, with the fields before and after
     revision: Option<u64>,
     /// How many, the newest first
     #[arg(short = 'n', long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000), conflicts_with = "revision")]
@@ -29,7 +31,7 @@ pub(super) struct RevisionsArgs {
 pub(super) struct RollbackArgs {
     /// The revision to go back to
     revision: u64,
-    /// Only check it, and show what it would change
+    /// Only check it, and show what it would change, with the fields before and after
     #[arg(long)]
     dry_run: bool,
     /// Leave the credentials of consumers as they are now
@@ -61,7 +63,9 @@ pub(super) fn revisions(args: &RevisionsArgs, registry: Registry) -> u8 {
         (OutputFormat::Text, None) => list(&answer["items"]).for_each(show),
         (OutputFormat::Text, Some(_)) => {
             show(&answer);
-            list(&answer["changes"]).for_each(show_change);
+            show_changes(
+                &json!({ "changes": list(&answer["changes"]).map(with_fields).collect::<Vec<_>>() }),
+            );
         }
     }
     0
@@ -94,6 +98,9 @@ pub(super) fn rollback(args: &RollbackArgs, registry: Registry) -> u8 {
         "the configuration {what} that of revision {}: {created} created, {updated} updated, {deleted} deleted",
         args.revision
     ));
+    if args.dry_run {
+        show_changes(&answer);
+    }
     0
 }
 
@@ -106,14 +113,15 @@ fn show(revision: &Value) {
     print::line(format_args!("{number:>6}  {at}  {counts:<12}  {author}  {note}"));
 }
 
-fn show_change(change: &Value) {
-    let [kind, id] = ["kind", "id"].map(|name| change[name].as_str().unwrap_or_default());
-    let sign = match (change["before"].is_null(), change["after"].is_null()) {
-        (true, _) => '+',
-        (_, true) => '-',
-        _ => '~',
+/// A change of a revision as `diff` prints it: what was done, and the fields before and after.
+fn with_fields(change: &Value) -> Value {
+    let (before, after) = (&change["before"], &change["after"]);
+    let (action, fields) = match (before.is_null(), after.is_null()) {
+        (true, _) => ("create", Vec::new()),
+        (_, true) => ("delete", Vec::new()),
+        _ => ("update", field_changes(before, after)),
     };
-    print::line(format_args!("        {sign} {kind} {id}"));
+    json!({ "kind": change["kind"], "id": change["id"], "action": action, "fields": fields })
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {

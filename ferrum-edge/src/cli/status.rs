@@ -108,6 +108,10 @@ fn text(status: &Value, is_running: bool) {
 fn targets(upstreams: &Value) -> String {
     let lists = upstreams["list"].as_array().into_iter().flatten();
     let all: Vec<_> = lists.flat_map(|one| one["targets"].as_array().into_iter().flatten()).collect();
+    if all.is_empty() {
+        // Targets of proxies without an upstream have no health; `target_failing` reports them.
+        return "no upstreams".to_owned();
+    }
     let healthy = all.iter().filter(|target| target["healthy"] == true).count();
     format!("{healthy} of {} healthy", all.len())
 }
@@ -117,10 +121,10 @@ fn problems(problems: &Value) {
     let list: Vec<_> = problems["list"].as_array().into_iter().flatten().collect();
     let count = |name: &str| problems[name].as_u64().unwrap_or_default();
     print::line(format_args!(
-        "{:<14}{} errors, {} warnings",
+        "{:<14}{}, {}",
         "problems:",
-        count("errors"),
-        count("warnings")
+        print::counted(count("errors"), "error"),
+        print::counted(count("warnings"), "warning")
     ));
     for problem in list.iter().take(MAX_SHOWN) {
         let about = word(&problem["about"]);

@@ -166,6 +166,7 @@ pub(super) fn text(record: &Value) -> String {
         decided(record),
         labelled(&field("waf.rules"), "rules "),
         by_target(record).to_owned(),
+        labelled(&field("error.message"), "- "),
     ];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
@@ -218,12 +219,12 @@ mod tests {
             "timestamp": "T", "kind": "http", "http.request.method": "GET", "url.path": "/a\u{1b}[31m\nb",
             "server.address": "h", "server.port": 81, "http.response.status_code": 502, "http.server.request.duration": 0.2501,
             "proxy.id": "shop", "upstream.address": "t:80", "error.type": "upstream_timeout",
-            "error.setting": "proxies.backend_first_byte_timeout", "error.limit": "5s",
+            "error.setting": "proxies.backend_first_byte_timeout", "error.limit": "5s", "error.message": "silent\nfor 5 s",
         });
         assert_eq!(
             text(&record),
             "T 502 GET h:81/a\u{fffd}[31m\u{fffd}b 250.1ms shop t:80 upstream_timeout \
-             (proxies.backend_first_byte_timeout=5s)"
+             (proxies.backend_first_byte_timeout=5s) - silent\u{fffd}for 5 s"
         );
         let session =
             json!({ "timestamp": "T", "kind": "tcp", "session.end": "closed", "session.duration": 1.0 });

@@ -126,8 +126,8 @@ impl Problems {
             if let Cow::Owned(redacted) = redact_text(&problem.message) {
                 problem.message = redacted;
             }
-            clip(&mut problem.path);
-            clip(&mut problem.message);
+            shorten(&mut problem.path, MAX_TEXT_BYTES);
+            shorten(&mut problem.message, MAX_TEXT_BYTES);
         }
         self.0.push(problem);
         let last = self.0.len() - 1;
@@ -180,13 +180,19 @@ impl Problems {
     }
 }
 
-/// Cuts a text that is too long to be shown.
-fn clip(text: &mut String) {
-    if text.len() > MAX_TEXT_BYTES {
-        let end = (0..=MAX_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
+/// Cuts a text to about `longest` bytes, behind a whole word where one ends in the second half, and marks the cut with `…`.
+pub fn shorten(text: &mut String, longest: usize) {
+    if text.len() <= longest {
+        return;
     }
+    // The white space that ends a word may be the first byte that is left out.
+    let next = text.ceil_char_boundary(longest + 1);
+    let shown = text.get(..next).unwrap_or_default();
+    let word_end = shown.rfind(char::is_whitespace).filter(|end| *end > longest / 2);
+    let end = word_end.unwrap_or_else(|| text.floor_char_boundary(longest));
+    text.truncate(end);
+    text.truncate(text.trim_end().len());
+    text.push('…');
 }
 
 impl fmt::Display for Problems {
@@ -232,6 +238,22 @@ impl ValueProblem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_cut_behind_a_word() {
+        for (text, longest, expected) in [
+            ("short", 5, "short"),
+            ("connection refused by peer", 22, "connection refused by…"),
+            ("connection refused by peer", 21, "connection refused by…"),
+            ("connection refused by peer", 20, "connection refused…"),
+            ("a refused-connection-without-a-space", 20, "a refused-connection…"),
+            ("ääää", 3, "ä…"),
+        ] {
+            let mut cut = text.to_owned();
+            shorten(&mut cut, longest);
+            assert_eq!(cut, expected, "{text} to {longest}");
+        }
+    }
 
     #[test]
     fn problems_beyond_the_limit_are_counted_and_not_kept() {

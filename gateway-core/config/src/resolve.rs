@@ -41,7 +41,9 @@ use notes::Notes;
 pub use notes::ObjectPlace;
 pub use plugin::idle;
 pub(super) use plugin::scope_of;
-pub use plugin::{CheckedPlugin, Configured, PluginCheck, plugin_config};
+pub use plugin::{
+    CheckedPlugin, Configured, OPTIONAL_PLUGINS, PluginCheck, feature_of_plugin, plugin_config,
+};
 pub(super) use proxy::closed_proxy;
 pub use proxy::proxy;
 pub(super) use redis::named as redis_of;

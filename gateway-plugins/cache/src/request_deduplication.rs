@@ -120,8 +120,8 @@ const REFUSALS: [(&str, u16, &str, &str); 10] = [
     ("conflict", 409, "idempotency_conflict", "a request with this idempotency key is under way"),
     ("unknown", 409, "idempotency_outcome_unknown", "whether this request was carried out is not known"),
     ("spent", 409, "idempotency_answer_not_stored", "this request was carried out, its answer is not stored"),
-    ("full", 503, "idempotency_store_full", "come back later"),
-    ("away", 503, "idempotency_store_away", "come back later"),
+    ("full", 503, "idempotency_store_full", "retry later"),
+    ("away", 503, "idempotency_store_away", "retry later"),
 ];
 
 const REQUESTS: Metric = Metric::counter(

@@ -330,7 +330,7 @@ impl OnConnect for IpRestriction {
 impl IpRestriction {
     fn refusal(&self, judgement: Judgement) -> Reply {
         if judgement == Judgement::Unknown {
-            return Reply::new(Cause::NoTarget).reason("address_list_missing").detail("come back later");
+            return Reply::new(Cause::NoTarget).reason("address_list_missing").detail("retry later");
         }
         let reply =
             Reply::new(Cause::Forbidden).reason("address_denied").detail("your address is not allowed");

@@ -249,7 +249,7 @@ fn key_missing() -> Reply {
 }
 
 fn store_away() -> Reply {
-    Reply::new(Cause::Overloaded).reason("quota_store_away").detail("come back later")
+    Reply::new(Cause::Overloaded).reason("quota_store_away").detail("retry later")
 }
 
 /// Seconds since 1970.

@@ -301,7 +301,7 @@ impl RateLimiting {
                 return None;
             }
             LimitOutcome::Unavailable => {
-                Reply::new(Cause::Overloaded).reason("rate_limit_store_away").detail("come back later")
+                Reply::new(Cause::Overloaded).reason("rate_limit_store_away").detail("retry later")
             }
             LimitOutcome::Counted(counted) => {
                 let (passed, retry_in) = (counted.passed, counted.retry_in);

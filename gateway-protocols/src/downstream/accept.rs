@@ -94,7 +94,7 @@ pub(crate) async fn serve(
         let serving = EarlyServing { worker: &worker, entry: &entry, since };
         return Box::pin(serve_early(serving, arrival, config.clone())).await;
     }
-    let opening = Box::pin(opening::open(&worker, arrival, config, since)).await;
+    let opening = Box::pin(opening::open(&worker, &entry, arrival, config, since)).await;
     let Some(OpenedConnection { link, client, trusted, version }) = opening else { return };
     match version {
         Version::Http1(buffer) if trusted.is_none() => {
@@ -144,6 +144,9 @@ async fn serve_early(serving: EarlyServing<'_>, arrival: TcpConnection, config: 
     let TcpConnection { tcp, ends } = arrival;
     let timeout = worker.snapshot().settings.client_timeouts.handshake;
     let (accepted, deadline) = (Instant::now(), deadline(timeout));
+    if tokio::time::timeout_at(deadline, opening::sends_plain_http(&tcp)).await == Ok(true) {
+        return Box::pin(opening::refuse_plain(worker, entry, TcpConnection { tcp, ends })).await;
+    }
     let early = match tokio::time::timeout_at(deadline, EarlyStream::accept(tcp, config)).await {
         Ok(Ok(early)) => early,
         Ok(Err(error)) => return failed(worker, ends, &error, accepted),

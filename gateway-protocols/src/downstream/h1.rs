@@ -149,6 +149,31 @@ pub(super) async fn serve(
     }
 }
 
+/// Answers a client that sends plain HTTP to a port for TLS, and closes. The request is not read to its end: nothing in it decides.
+pub(super) async fn refuse_plain(
+    worker: &Worker,
+    link: Link,
+    client: Arc<Client>,
+    entry: &ConnectionControl,
+    timeout: Duration,
+) {
+    const DETAIL: &str = "plain HTTP request was sent to HTTPS port";
+    let (half, write) = link.into_split();
+    let mut reader =
+        ConnectionReader { half, buffer: BytesMut::new(), begun: true, leaving: false, room: HEAD_BYTES };
+    let mut responder = Responder::new(write, None, entry);
+    // What came with the first byte is enough for the record.
+    let reading = poll_fn(|cx| reader.half.poll_fill(cx, &mut reader.buffer, HEAD_BYTES));
+    drop(tokio::time::timeout(timeout, reading).await);
+    let mut exchange = unreadable::exchange(&reader.buffer, &client);
+    exchange.note_failure(DETAIL.to_owned());
+    let reply = Reply::new(Cause::BadRequest).detail(DETAIL);
+    let snapshot = worker.snapshot();
+    if refuse(worker, &snapshot, exchange, &mut responder, reply).await == After::Linger {
+        linger(reader, responder).await;
+    }
+}
+
 /// The client's connection is lost; where that was in the middle of a head, what was read of it is recorded.
 pub(super) fn lost(worker: &Worker, client: &Arc<Client>, read: Option<&[u8]>) {
     if let Some(read) = read {

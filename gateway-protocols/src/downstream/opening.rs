@@ -8,9 +8,11 @@ use bytes::BytesMut;
 use gateway_core::http::exchange::{Client, ClientTls};
 use rustls::ServerConfig;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
+use super::ConnectionControl;
 use super::client_tls::{facts, trust};
 use super::connection::{TcpConnection, failed, refused};
 use super::h1;
@@ -45,6 +47,7 @@ pub(super) enum Version {
 /// asked for.
 pub(super) async fn open(
     worker: &Worker,
+    entry: &ConnectionControl,
     TcpConnection { tcp, ends }: TcpConnection,
     config: Option<Arc<ServerConfig>>,
     since: Generation,
@@ -52,7 +55,7 @@ pub(super) async fn open(
     let Shaken { mut link, facts, trusted } = match config {
         None => Shaken { link: Link::Tcp(tcp), facts: None, trusted: None },
         // What a handshake needs, only those have who do one.
-        Some(config) => Box::pin(shake(worker, TcpConnection { tcp, ends }, config, since)).await?,
+        Some(config) => Box::pin(shake(worker, entry, TcpConnection { tcp, ends }, config, since)).await?,
     };
     let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, facts));
     let version = version(worker, &mut link, &client).await?;
@@ -69,14 +72,19 @@ struct Shaken {
 /// Does the TLS handshake. One that fails is recorded.
 async fn shake(
     worker: &Worker,
+    entry: &ConnectionControl,
     TcpConnection { tcp, ends }: TcpConnection,
     config: Arc<ServerConfig>,
     since: Generation,
 ) -> Option<Shaken> {
     let timeout = worker.snapshot().settings.client_timeouts.handshake;
-    let accepted = Instant::now();
+    let (accepted, deadline) = (Instant::now(), deadline(timeout));
+    if tokio::time::timeout_at(deadline, sends_plain_http(&tcp)).await == Ok(true) {
+        Box::pin(refuse_plain(worker, entry, TcpConnection { tcp, ends })).await;
+        return None;
+    }
     let accepting = TlsAcceptor::from(config).accept(Rewound::from(tcp));
-    let tls = match tokio::time::timeout_at(deadline(timeout), accepting).await {
+    let tls = match tokio::time::timeout_at(deadline, accepting).await {
         Ok(Ok(tls)) => tls,
         Ok(Err(error)) => {
             failed(worker, ends, &error, accepted);
@@ -99,6 +107,24 @@ async fn shake(
             None
         }
     }
+}
+
+/// Whether a client that should begin a TLS handshake sends the first letter of a method instead. The byte stays to be read.
+pub(super) async fn sends_plain_http(tcp: &TcpStream) -> bool {
+    let mut first = [0];
+    // The types of TLS records (RFC 8446 §5.1) are no letters.
+    matches!(tcp.peek(&mut first).await, Ok(1)) && first[0].is_ascii_alphabetic()
+}
+
+/// Answers such a client with 400, as other servers do.
+pub(super) async fn refuse_plain(
+    worker: &Worker,
+    entry: &ConnectionControl,
+    TcpConnection { tcp, ends }: TcpConnection,
+) {
+    let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None));
+    let timeout = worker.snapshot().settings.client_timeouts.header;
+    h1::refuse_plain(worker, Link::Tcp(tcp), client, entry, timeout).await;
 }
 
 /// Ends the connection of a CA that has seen what it wanted to (RFC 8737 §3): nothing is sent over it.

@@ -45,7 +45,17 @@ impl OwnRoots {
         }
         let der = CertificateDer::from(der);
         let leaf = webpki::EndEntityCert::try_from(&der).map_err(|_| CertificateError::BadEncoding)?;
-        leaf.verify_is_valid_for_subject_name(name).map_err(|_| CertificateError::NotValidForName.into())
+        leaf.verify_is_valid_for_subject_name(name).map_err(|error| name_error(error).into())
+    }
+}
+
+/// As rustls tells it, with the names that the certificate has.
+fn name_error(error: webpki::Error) -> CertificateError {
+    match error {
+        webpki::Error::CertNotValidForName(webpki::InvalidNameContext { expected, presented }) => {
+            CertificateError::NotValidForNameContext { expected, presented }
+        }
+        _ => CertificateError::NotValidForName,
     }
 }
 
@@ -180,7 +190,8 @@ mod tests {
                 || judged("e", &plain, &other, NAME).is_err()
         );
         let wrong_name = judged("f", &plain, &plain, "other.test").unwrap_err();
-        assert_eq!(wrong_name, CertificateError::NotValidForName.into());
+        let wrong_name = wrong_name.to_string();
+        assert!(wrong_name.contains("\"other.test\"") && wrong_name.contains(NAME), "{wrong_name}");
         let ended = own(|it| it.not_after = rcgen::date_time_ymd(2000, 1, 1));
         assert!(judged("g", &ended, &ended, NAME).is_err());
         let clients = own(|it| it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]);

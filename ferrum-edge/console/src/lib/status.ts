@@ -1,11 +1,19 @@
 // How the gateway stands, asked for every few seconds while somebody looks, and what in it needs attention.
 import { signal } from '@preact/signals';
 import { t } from '../strings';
+import { get } from './api';
 import { href } from './router';
 import { pageOf } from './places';
 import { seconds } from './format';
 
 export const status = signal<any>(null);
+
+/** Asks at once, for after a change; a gateway that does not answer is asked again anyway. */
+export const lookAgain = (): Promise<void> =>
+  get('/v1/status').then(
+    (now) => void (status.value = now),
+    () => undefined,
+  );
 
 export interface Trouble {
   kind: 'bad' | 'warn';
@@ -48,7 +56,7 @@ export function troubles(now: any): Trouble[] {
   for (const one of now.acme?.list ?? []) if (one.problem) bad(w.certificate(one.names.join(', ')), one.problem, href('certificates'));
   for (const one of now.tasks ?? []) if (one.down) bad(w.task(one.name), one.last_failure?.cause ?? '');
   for (const one of now.log_sinks ?? []) if (one.last_error || one.error) warn(w.sink(one.name ?? one.kind ?? ''), one.last_error ?? one.error);
-  for (const one of now.warnings?.list ?? []) warn(`${one.path}: ${one.message}`, one.remedy ?? '', objectLink(one.path), one.code);
+  for (const one of now.warnings?.list ?? []) warn(`${one.path}: ${one.message}`, one.remedy ?? '', one.code === 'no_proxies' ? href('routes', 'new') : objectLink(one.path), one.code);
   return list;
 }
 

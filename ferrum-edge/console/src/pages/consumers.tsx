@@ -152,6 +152,11 @@ function Credentials({ doc, set, locked }: { doc: Doc; set: (doc: Doc) => void; 
                       <Copy text={shown} />
                     </div>
                     <p class="hint">{c.once}</p>
+                    {c.sentAs[type] && (
+                      <p class="hint">
+                        {c.sends} <code>{c.sentAs[type]!(doc.username || 'NAME')}</code>
+                      </p>
+                    )}
                   </>
                 )}
               </li>

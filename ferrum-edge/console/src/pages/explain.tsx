@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { errorText, request } from '../lib/api';
 import { href } from '../lib/router';
 import { t } from '../strings';
-import { Field, Notice, Page, Panel, Tag } from '../ui/basics';
+import { Field, Marked, Notice, Page, Panel, Tag } from '../ui/basics';
 import { lines } from '../ui/form';
 import { Record, question, urlOf } from './logs';
 
@@ -15,6 +15,8 @@ export function Explain() {
   const [url, setUrl] = useState<string>(from ? urlOf(from) : 'http://');
   const [client, setClient] = useState<string>(from?.['client.address'] ?? '');
   const [headers, setHeaders] = useState(from?.['user_agent.original'] ? `user-agent: ${from['user_agent.original']}` : '');
+  // A record names its caller and has no credential, without which an authentication plugin would refuse the question.
+  const caller: string | undefined = from?.['enduser.id'];
   const [answer, setAnswer] = useState<any>(null);
   const [error, setError] = useState('');
   const ask = async () => {
@@ -24,7 +26,7 @@ export function Explain() {
         const at = line.indexOf(':');
         return at < 0 ? [line, ''] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
       });
-      const { data } = await request('POST', '/v1/explain', { method, url, headers: fields, ...(client.trim() ? { client: client.trim() } : {}) });
+      const { data } = await request('POST', '/v1/explain', { method, url, headers: fields, ...(client.trim() ? { client: client.trim() } : {}), ...(caller ? { recorded_caller: caller } : {}) });
       setAnswer(data);
     } catch (failed) {
       setAnswer(null);
@@ -40,6 +42,7 @@ export function Explain() {
       {from?.timestamp && (
         <Panel title={e.recorded}>
           <Record record={from} />
+          {caller && <p class="hint">{e.asCaller(caller)}</p>}
         </Panel>
       )}
       <Panel>
@@ -89,7 +92,9 @@ function Answer({ data }: { data: any }) {
           {data.refusal && (
             <>
               <dt>{e.refusal}</dt>
-              <dd class="bad-text">{typeof data.refusal === 'string' ? data.refusal : Object.values(data.refusal).join(' – ')}</dd>
+              <dd class="bad-text">
+                <Marked text={typeof data.refusal === 'string' ? data.refusal : Object.values(data.refusal).join(' – ')} />
+              </dd>
             </>
           )}
           {taken && (

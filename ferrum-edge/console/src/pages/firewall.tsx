@@ -46,6 +46,7 @@ export function Firewall() {
     }
     return [...all.values()].sort((a, b) => b.count - a.count);
   }, [tail.records]);
+  const isUnused = !configs.length && shelf('plugin_configs').complete && !tail.records.length;
   const exclude = (record: any) => {
     const proxy = drafted('proxies').find((one) => one.id === record['proxy.id']);
     const config = proxy && pluginsOf(proxy, configs)[0];
@@ -64,53 +65,59 @@ export function Firewall() {
           {done} {done === f.excluded && <a href={href('review')}>{t.editor.review}</a>}
         </Notice>
       )}
-      {!configs.length && <Empty>{f.none}</Empty>}
-      <div class="fill half">
-        <List<any>
-          label={f.title}
-          rows={tail.records}
-          id={(row) => String(row.serial)}
-          empty={f.empty}
-          columns={[
-            { name: 'when', title: t.logs.when, width: '5.5rem', cell: (row) => hour(row.timestamp) },
-            { name: 'outcome', title: f.outcome, width: '7.5rem', cell: (row) => <Tag kind={row['waf.outcome'] === 'refused' ? 'bad' : 'warn'}>{row['waf.outcome'] ?? ''}</Tag> },
-            { name: 'score', title: f.score, width: '4rem', right: true, cell: (row) => row['waf.score'] ?? '' },
-            {
-              name: 'request',
-              title: t.logs.request,
-              width: '2fr',
-              cell: (row) => (
-                <button type="button" class="link mono" title={urlOf(row)} onClick={() => setOpen(row)}>
-                  {urlOf(row)}
-                </button>
-              ),
-            },
-            { name: 'matches', title: f.matches, width: '2fr', minor: true, cell: (row) => <span title={row['waf.matches']}>{matchesOf(row['waf.matches'] ?? '').map((match) => `${match.rule} ${match.text}`).join('; ')}</span> },
-            ...(canEdit() ? [{ name: 'do', title: '', width: '8rem', right: true, cell: (row: any) => <button type="button" class="small" onClick={() => exclude(row)}>{f.exclude}</button> }] : []),
-          ]}
-        />
-      </div>
-      <div class="columns even">
-        <Panel title={f.byRule}>
-          {!rules.length && <p class="muted">{t.none}</p>}
-          <ul class="plain">
-            {rules.slice(0, 50).map((one) => (
-              <li>
-                <strong>{one.count}</strong> × <code>{one.rule}</code> {one.text}
-              </li>
-            ))}
-          </ul>
-        </Panel>
-        <Panel title={f.configs}>
-          <ul class="plain">
-            {configs.map((one) => (
-              <li>
-                <a href={href('plugins', one.id)}>{one.id}</a> <span class="muted">{one.proxy_id ?? one.scope}</span> <Tag>{one.config?.mode ?? ''}</Tag>
-              </li>
-            ))}
-          </ul>
-        </Panel>
-      </div>
+      {isUnused ? (
+        <Empty>{f.none}</Empty>
+      ) : (
+        <>
+          <div class="fill half">
+            <List<any>
+              label={f.title}
+              rows={tail.records}
+              id={(row) => String(row.serial)}
+              empty={f.empty}
+              columns={[
+                { name: 'when', title: t.logs.when, width: '5.5rem', cell: (row) => hour(row.timestamp) },
+                { name: 'outcome', title: f.outcome, width: '7.5rem', cell: (row) => <Tag kind={row['waf.outcome'] === 'refused' ? 'bad' : 'warn'}>{row['waf.outcome'] ?? ''}</Tag> },
+                { name: 'score', title: f.score, width: '4rem', right: true, cell: (row) => row['waf.score'] ?? '' },
+                {
+                  name: 'request',
+                  title: t.logs.request,
+                  width: '2fr',
+                  cell: (row) => (
+                    <button type="button" class="link mono" title={urlOf(row)} onClick={() => setOpen(row)}>
+                      {urlOf(row)}
+                    </button>
+                  ),
+                },
+                { name: 'matches', title: f.matches, width: '2fr', minor: true, cell: (row) => <span title={row['waf.matches']}>{matchesOf(row['waf.matches'] ?? '').map((match) => `${match.rule} ${match.text}`).join('; ')}</span> },
+                ...(canEdit() ? [{ name: 'do', title: '', width: '8rem', right: true, cell: (row: any) => <button type="button" class="small" onClick={() => exclude(row)}>{f.exclude}</button> }] : []),
+              ]}
+            />
+          </div>
+          <div class="columns even">
+            <Panel title={f.byRule}>
+              {!rules.length && <p class="muted">{t.none}</p>}
+              <ul class="plain">
+                {rules.slice(0, 50).map((one) => (
+                  <li>
+                    <strong>{one.count}</strong> × <code>{one.rule}</code> {one.text}
+                  </li>
+                ))}
+              </ul>
+            </Panel>
+            <Panel title={f.configs}>
+              {!configs.length && <p class="muted">{t.none}</p>}
+              <ul class="plain">
+                {configs.map((one) => (
+                  <li>
+                    <a href={href('plugins', one.id)}>{one.id}</a> <span class="muted">{one.proxy_id ?? one.scope}</span> <Tag>{one.config?.mode ?? ''}</Tag>
+                  </li>
+                ))}
+              </ul>
+            </Panel>
+          </div>
+        </>
+      )}
       {open && <Whole record={open} close={() => setOpen(null)} />}
     </Page>
   );

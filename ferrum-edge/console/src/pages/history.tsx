@@ -4,6 +4,7 @@ import { errorText, get, may, request, session } from '../lib/api';
 import { ago, time } from '../lib/format';
 import { reload } from '../lib/objects';
 import { pageOf } from '../lib/places';
+import { lookAgain } from '../lib/status';
 import { writtenText } from '../lib/written';
 import { href, place } from '../lib/router';
 import { t } from '../strings';
@@ -72,10 +73,10 @@ function All() {
           id={(row) => String(row.revision)}
           empty={loaded ? r.empty : t.loading}
           columns={[
-            { name: 'revision', title: r.revision, width: '6rem', cell: (row) => <a href={href('revisions', String(row.revision))}>{row.revision}</a> },
-            { name: 'when', title: r.when, width: '11rem', cell: (row) => <span title={ago(row.at)}>{time(row.at)}</span> },
-            { name: 'who', title: r.who, width: '1fr', cell: (row) => <>{row.author} <span class="muted">{row.source}</span></> },
-            { name: 'changes', title: r.changes, width: '7rem', cell: (row) => <code>{changesOf(row)}</code> },
+            { name: 'revision', title: r.revision, width: '6rem', narrow: '4.2rem', cell: (row) => <a href={href('revisions', String(row.revision))}>{row.revision}</a> },
+            { name: 'when', title: r.when, width: '12.5rem', narrow: '10.5rem', cell: (row) => <span title={ago(row.at)}>{time(row.at)}</span> },
+            { name: 'who', title: r.who, width: '1fr', minor: true, cell: (row) => <>{row.author} <span class="muted">{row.source}</span></> },
+            { name: 'changes', title: r.changes, width: '7rem', minor: true, cell: (row) => <code>{changesOf(row)}</code> },
             { name: 'note', title: r.note, width: '2fr', cell: (row) => row.note || <span class="muted">–</span> },
           ]}
         />
@@ -154,6 +155,12 @@ function Revision({ id }: { id: string }) {
   );
 }
 
+/** A value of a field, on one line. */
+const shortened = (value: unknown): string => {
+  const text = value === null ? '–' : JSON.stringify(value);
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+};
+
 function Rollback({ id, close, done }: { id: string; close: () => void; done: (result: { kind: 'good' | 'bad'; text: string }) => void }) {
   const r = t.revisions;
   const [keep, setKeep] = useState(true);
@@ -177,6 +184,7 @@ function Rollback({ id, close, done }: { id: string; close: () => void; done: (r
     try {
       const { data } = await request('POST', path(noted), undefined, { etag });
       reload('proxies', 'upstreams', 'plugin_configs', 'consumers');
+      void lookAgain();
       done({ kind: 'good', text: writtenText(data) });
       close();
     } catch (failed) {
@@ -198,6 +206,11 @@ function Rollback({ id, close, done }: { id: string; close: () => void; done: (r
             {(preview.changes ?? []).slice(0, 500).map((change: any) => (
               <li>
                 <Tag kind={{ create: 'good', update: 'warn', delete: 'bad' }[change.action as string] ?? ''}>{change.action}</Tag> {change.id} <span class="muted">{change.kind}</span>
+                {(change.fields ?? []).slice(0, 20).map((field: any) => (
+                  <div class="field-change">
+                    <code>{field.path.slice(1)}</code>: {shortened(field.before)} → {shortened(field.after)}
+                  </div>
+                ))}
               </li>
             ))}
           </ul>
@@ -217,6 +230,17 @@ function Rollback({ id, close, done }: { id: string; close: () => void; done: (r
       </div>
       <Commands of={[{ title: r.rollback, call: { method: 'POST', path: path(noted) }, cli: { words: ['rollback', id, ...(keep ? ['--keep-credentials'] : []), ...(noted.note ? ['--note', noted.note] : [])] } }]} />
     </Dialog>
+  );
+}
+
+/** Day and time; on narrow screens the time, since the entry has the day. */
+function When({ at }: { at: string }) {
+  const [day, clock] = time(at).split(', ');
+  return (
+    <span title={time(at)}>
+      <span class="minor">{`${day}, `}</span>
+      {clock}
+    </span>
   );
 }
 
@@ -271,8 +295,8 @@ export function Audit() {
           id={(row) => `${row.seq} ${row.hash}`}
           empty={loaded ? a.empty : t.loading}
           columns={[
-            { name: 'when', title: t.revisions.when, width: '11rem', cell: (row) => time(row.at) },
-            { name: 'outcome', title: a.outcome, width: '6.5rem', cell: (row) => <Tag kind={row.outcome === 'allowed' ? 'good' : row.outcome === 'refused' ? 'warn' : 'bad'}>{row.outcome}</Tag> },
+            { name: 'when', title: t.revisions.when, width: '12.5rem', narrow: '4.9rem', cell: (row) => <When at={row.at} /> },
+            { name: 'outcome', title: a.outcome, width: '6.5rem', narrow: '4.6rem', cell: (row) => <Tag kind={row.outcome === 'allowed' ? 'good' : row.outcome === 'refused' ? 'warn' : 'bad'}>{row.outcome}</Tag> },
             { name: 'actor', title: a.actor, width: '1fr', cell: (row) => row.actor },
             {
               name: 'action',

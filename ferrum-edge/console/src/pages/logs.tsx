@@ -1,9 +1,11 @@
 // The access log as it is written, and the way from a record to its explanation.
 import { signal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { hour, seconds } from '../lib/format';
 import { want } from '../lib/objects';
 import { href, place } from '../lib/router';
+import { status } from '../lib/status';
 import { type Tail, useTail } from '../lib/tail';
 import { t } from '../strings';
 import { Code, Dialog, Notice, Page, Tag } from '../ui/basics';
@@ -58,7 +60,7 @@ export function Logs() {
       <div class="toolbar">
         <input type="search" aria-label={l.contains} placeholder={l.contains} value={text} onInput={(event) => setText(event.currentTarget.value)} />
         <input type="search" class="narrow" aria-label={l.proxy} placeholder={l.proxy} value={proxy} onInput={(event) => setProxy(event.currentTarget.value)} />
-        <input type="search" class="narrow" aria-label={`${l.status}, ${l.statusHint}`} placeholder={`${l.status} (${l.statusHint})`} value={code} onInput={(event) => setCode(event.currentTarget.value)} />
+        <input type="search" class="narrow" aria-label={`${l.status}, ${l.statusHint}`} placeholder={`${l.status}: 404, 5xx`} value={code} onInput={(event) => setCode(event.currentTarget.value)} />
         <input type="search" class="narrow" inputMode="numeric" aria-label={l.slower} placeholder={l.slower} value={slower} onInput={(event) => setSlower(event.currentTarget.value)} />
         <span class="muted" role="status">{runs ? (tail.isFollowing ? l.following : t.loading) : l.pause}</span>
       </div>
@@ -68,10 +70,10 @@ export function Logs() {
           rows={rows}
           id={(row) => String(row.serial)}
           height={32}
-          empty={l.waiting}
+          empty={<Waiting />}
           columns={[
-            { name: 'when', title: l.when, width: '5.5rem', cell: (row) => hour(row.timestamp) },
-            { name: 'status', title: l.status, width: '4.5rem', cell: (row) => (row['http.response.status_code'] ? <Tag kind={statusKind(row['http.response.status_code'])}>{row['http.response.status_code']}</Tag> : <Tag>{row.kind}</Tag>) },
+            { name: 'when', title: l.when, width: '5.5rem', narrow: '4.9rem', cell: (row) => hour(row.timestamp) },
+            { name: 'status', title: l.status, width: '4.5rem', narrow: '3rem', cell: (row) => (row['http.response.status_code'] ? <Tag kind={statusKind(row['http.response.status_code'])}>{row['http.response.status_code']}</Tag> : <Tag>{row.kind}</Tag>) },
             { name: 'method', title: l.method, width: '5rem', minor: true, cell: (row) => row['http.request.method'] ?? '' },
             {
               name: 'request',
@@ -79,21 +81,37 @@ export function Logs() {
               width: '3fr',
               cell: (row) => (
                 <button type="button" class="link mono" title={urlOf(row)} onClick={() => setOpen(row)}>
-                  {row['server.address'] ?? ''}
+                  <span class="minor">{row['server.address'] ?? ''}</span>
                   {row['url.path'] ?? ''}
                   {row['url.query'] ? `?${row['url.query']}` : ''}
                 </button>
               ),
             },
-            { name: 'proxy', title: l.proxy, width: '1fr', cell: (row) => (row['proxy.id'] ? <a href={href('routes', row['proxy.id'])}>{row['proxy.id']}</a> : <span class="muted">–</span>) },
+            { name: 'proxy', title: l.proxy, width: '1fr', minor: true, cell: (row) => (row['proxy.id'] ? <a href={href('routes', row['proxy.id'])}>{row['proxy.id']}</a> : <span class="muted">–</span>) },
             { name: 'caller', title: l.caller, width: '1fr', minor: true, cell: (row) => row['enduser.id'] ?? row['client.address'] ?? '' },
-            { name: 'reason', title: l.refused, width: '1.2fr', minor: true, cell: (row) => <span class="bad-text" title={row['error.message'] ?? ''}>{row['error.type'] ?? row['error.message'] ?? ''}</span> },
-            { name: 'duration', title: l.duration, width: '5rem', right: true, cell: (row) => seconds(row['http.server.request.duration'] ?? row.duration) },
+            { name: 'reason', title: l.refused, width: '1.2fr', narrow: '8rem', cell: (row) => <span class="bad-text" title={row['error.message'] ?? ''}>{row['error.type'] ?? row['error.message'] ?? ''}</span> },
+            { name: 'duration', title: l.duration, width: '5rem', right: true, minor: true, cell: (row) => seconds(row['http.server.request.duration'] ?? row.duration) },
           ]}
         />
       </div>
       {open && <Whole record={open} close={() => setOpen(null)} />}
     </Page>
+  );
+}
+
+/** How to send a request that shows up here. */
+function Waiting() {
+  const port = status.value?.listeners?.http;
+  return (
+    <>
+      {t.logs.waiting}
+      {typeof port === 'string' && (
+        <>
+          {' '}
+          {t.logs.sendOne} <code>{`curl -i http://${port.replace(/^(0\.0\.0\.0|\[::\])/, location.hostname)}/`}</code>
+        </>
+      )}
+    </>
   );
 }
 
@@ -114,12 +132,23 @@ export function Whole({ record, close }: { record: any; close: () => void }) {
   );
 }
 
+/** The setting that refused a request or ended it, and the plugin config that has it. */
+function Decided({ record }: { record: any }) {
+  const [setting, limit, config] = [record['error.setting'], record['error.limit'], record['plugin_config.id']];
+  return (
+    <>
+      {config && <a href={href('plugins', config)}>{config}</a>} {setting && <code>{`${setting}${limit === undefined ? '' : `=${limit}`}`}</code>}
+    </>
+  );
+}
+
 export function Record({ record }: { record: any }) {
   const rows: [string, unknown][] = [
     [t.logs.request, `${record['http.request.method'] ?? record.kind} ${urlOf(record)}`],
     [t.logs.status, record['http.response.status_code']],
     [t.logs.refused, record['error.type']],
     ['Error', record['error.message']],
+    [t.logs.decidedBy, <Decided record={record} />],
     [t.logs.proxy, record['proxy.id']],
     [t.logs.target, record['upstream.address']],
     [t.logs.caller, [record['enduser.id'], record['client.address']].filter(Boolean).join(', ')],
@@ -127,10 +156,10 @@ export function Record({ record }: { record: any }) {
   ];
   return (
     <dl>
-      {rows.filter(([, value]) => value !== undefined && value !== '').map(([name, value]) => (
+      {rows.filter(([name, value]) => value !== undefined && value !== '' && (name !== t.logs.decidedBy || record['plugin_config.id'] || record['error.setting'])).map(([name, value]) => (
         <>
           <dt>{name}</dt>
-          <dd>{String(value)}</dd>
+          <dd>{typeof value === 'object' ? (value as ComponentChildren) : String(value)}</dd>
         </>
       ))}
     </dl>

@@ -1,12 +1,13 @@
 // What happens now: rates, errors, latencies, and what is wrong.
 import { useReducer, useRef } from 'preact/hooks';
+import { canEdit } from '../lib/api';
 import { bytes, rate, seconds } from '../lib/format';
 import { href } from '../lib/router';
 import { status, troubles } from '../lib/status';
 import { History, type Sample, merged } from '../lib/traffic';
 import { percentile } from '../lib/format';
 import { t } from '../strings';
-import { Notice, Page, Panel, Tag } from '../ui/basics';
+import { Marked, Notice, Page, Panel, Tag } from '../ui/basics';
 import { Chart, Spark } from '../ui/chart';
 import { useAsk } from '../ui/hooks';
 import { List, byNumber, byText } from '../ui/list';
@@ -80,18 +81,45 @@ export function Now() {
               <li>
                 <Tag kind={one.kind}>{one.kind === 'bad' ? 'error' : 'warning'}</Tag>
                 <span>
-                  {one.link ? <a href={one.link}>{one.text}</a> : one.text}
-                  {one.detail && <span class="muted"> – {one.detail}</span>}
+                  {one.link ? <a href={one.link}><Marked text={one.text} /></a> : <Marked text={one.text} />}
+                  {one.detail && <span class="muted"> – <Marked text={one.detail} /></span>}
                 </span>
               </li>
             ))}
           </ul>
         )}
       </Panel>
+      {list.some((one) => one.code === 'no_proxies') && canEdit() && <FirstSteps />}
       <Table of="proxies" title={n.byProxy} />
       <Table of="targets" title={n.byTarget} />
       <Table of="callers" title={n.byCaller} />
     </Page>
+  );
+}
+
+/** For who has just begun. */
+function FirstSteps() {
+  const f = t.now.first;
+  return (
+    <Panel title={f.title}>
+      <ol class="steps">
+        <li>
+          <a href={href('routes', 'new')}>{f.proxy}</a> – {f.proxyWhy}
+        </li>
+        <li>
+          <a href={href('access')}>{f.protect}</a> – {f.protectWhy}
+        </li>
+        <li>
+          <a href={href('consumers', 'new')}>{f.consumer}</a> – {f.consumerWhy}
+        </li>
+        <li>
+          <a href={href('logs')}>{f.logs}</a> – {f.logsWhy}
+        </li>
+        <li>
+          <a href={href('revisions')}>{f.revisions}</a> – {f.revisionsWhy}
+        </li>
+      </ol>
+    </Panel>
   );
 }
 

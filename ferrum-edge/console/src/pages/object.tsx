@@ -74,6 +74,9 @@ export function ObjectPage(props: ObjectPageProps) {
   if (error || isMissing || !isReady) {
     return (
       <Page title={id ?? props.title}>
+        <p class="crumbs">
+          <a href={href(props.back)}>{t.nav[props.back as keyof typeof t.nav]}</a>
+        </p>
         {error ? <Notice kind="bad">{error}</Notice> : isMissing ? <Notice kind="warn">{t.editor.missing}</Notice> : <p class="muted">{t.loading}</p>}
       </Page>
     );
@@ -93,7 +96,8 @@ function Editing({ kind, id, title, begin, common, hidden, aside, before, back, 
   const parsed = useMemo(() => (text === null ? null : fromYaml(text)), [text]);
   const isDeleted = pending !== undefined && pending.next === null;
   const key = id ?? (typeof doc.id === 'string' ? doc.id : '');
-  const isChanged = !same(doc, base ?? {}) && !isDeleted;
+  // A new object that nobody has typed anything into is not told what it lacks.
+  const isChanged = !same(doc, base ?? begin ?? {}) && !isDeleted;
   const { errors, general, isChecking } = useCheck(kind, key, id === null, doc, base, revision, isChanged && !locked);
   want('upstreams', 'proxies');
   const shape = shapeOf(kind, doc);

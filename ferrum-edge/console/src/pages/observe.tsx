@@ -1,6 +1,6 @@
 // Pages about what runs: sessions, certificates, cache.
 import { useState } from 'preact/hooks';
-import { errorText, may, request } from '../lib/api';
+import { canEdit, errorText, may, request } from '../lib/api';
 import { ago, hour, span, time } from '../lib/format';
 import { type Doc, drafted, want } from '../lib/objects';
 import { href, place } from '../lib/router';
@@ -65,9 +65,25 @@ export function Sessions() {
           ]}
         />
       </div>
+      {may('write') && (
+        <Panel>
+          <Commands
+            of={[
+              { title: s.end, call: { method: 'DELETE', path: `/v1/sessions/${encodeURIComponent(asked.data?.items[0]?.id ?? 'ID')}` } },
+              { title: s.endAllFiltered, call: { method: 'DELETE', path: `/v1/sessions?${query || 'proxy=ID'}` } },
+            ]}
+          />
+        </Panel>
+      )}
     </Page>
   );
 }
+
+/** Certificates whose commands are listed; the others are renewed the same way. */
+const MOST_COMMANDS = 10;
+
+/** Where a certificate is renewed, by the first of its names. */
+const renewalOf = (names: string[]): string => `/v1/acme/renew?name=${encodeURIComponent(names[0] ?? '')}`;
 
 export function Certificates() {
   const c = t.certificates;
@@ -76,7 +92,7 @@ export function Certificates() {
   const [result, setResult] = useState<{ kind: 'good' | 'bad'; text: string } | null>(null);
   const renew = async (names: string[]) => {
     try {
-      await request('POST', `/v1/acme/renew?name=${encodeURIComponent(names[0] ?? '')}`);
+      await request('POST', renewalOf(names));
       setResult({ kind: 'good', text: c.renewing(names.join(', ')) });
     } catch (error) {
       setResult({ kind: 'bad', text: errorText(error) });
@@ -126,6 +142,17 @@ export function Certificates() {
           </div>
         )}
       </Panel>
+      {may('write') && acme.length > 0 && (
+        <Panel>
+          <Commands
+            of={acme.slice(0, MOST_COMMANDS).map((row) => ({
+              title: row.names.join(', '),
+              call: { method: 'POST', path: renewalOf(row.names) },
+              cli: { words: ['acme', 'renew', row.names[0] ?? ''] },
+            }))}
+          />
+        </Panel>
+      )}
       {acme.filter((row) => row.problem).map((row) => (
         <Notice kind="bad">
           <strong>{row.names.join(', ')}</strong>: {row.problem}
@@ -169,7 +196,7 @@ export function Cache() {
     void act('purge', purged);
   };
   return (
-    <Page title={c.title} lead={c.lead}>
+    <Page title={c.title} lead={c.lead} actions={canEdit() && <a class="button" href={`${href('plugins', 'new')}?plugin=response_cache`}>{c.add}</a>}>
       {!configs.length && <Empty>{c.none}</Empty>}
       {result && <Notice kind={result.kind}>{`${hour(result.at)} – ${result.text}`}</Notice>}
       {!may('write') && <Notice>{t.readOnly.role}</Notice>}

@@ -1,11 +1,11 @@
 // Plugin configs, with forms made of the plugins' own schemas.
 import { useMemo, useState } from 'preact/hooks';
 import { canEdit } from '../lib/api';
-import { type Doc, drafted, plugins, shelf, want } from '../lib/objects';
+import { type Doc, drafted, inDraft, plugins, shelf, want } from '../lib/objects';
 import { initial, resolve } from '../lib/schema';
 import { href, place } from '../lib/router';
 import { t } from '../strings';
-import { Code, Dot, Notice, Page, Panel, ReadOnly } from '../ui/basics';
+import { Code, Dot, Marked, Notice, Page, Panel, ReadOnly } from '../ui/basics';
 import { List, byNumber, byText } from '../ui/list';
 import { ObjectPage, freshId } from './object';
 
@@ -34,6 +34,19 @@ function beginning(name: string, proxy: string | null): Doc {
 export const needed = (schema: any): string[] => Object.entries<any>(schema.properties ?? {}).filter(([, field]) => /\brequired\.?$/i.test(String(field.description ?? '').split('\n')[0]!.trim())).map(([name]) => name);
 
 export const scopeText = (one: Doc): string => (one.scope === 'global' ? t.plugins.global : (one.proxy_id ?? t.plugins.group));
+
+function State({ of }: { of: Doc }) {
+  const change = inDraft('plugin_configs', of.id);
+  if (change) {
+    return (
+      <span title={t.draft.unsaved}>
+        <Dot kind="info" label={change.base ? t.draft.update : t.draft.create} />
+      </span>
+    );
+  }
+  if (of.enabled === false) return <Dot kind="" label={t.plugins.off} />;
+  return <Dot kind="good" label={of.when ? t.plugins.conditional : t.routes.ok} />;
+}
 
 function All() {
   const [text, setText] = useState('');
@@ -65,7 +78,7 @@ function All() {
             { name: 'plugin', title: p.plugin, width: '1.2fr', cell: (row) => <a href={href('plugins', row.id)}>{row.plugin_name}</a>, sort: byText((row) => row.plugin_name) },
             { name: 'id', title: 'ID', width: '1.2fr', cell: (row) => row.id, sort: byText((row) => row.id) },
             { name: 'scope', title: p.scope, width: '1.2fr', cell: (row) => (row.proxy_id ? <a href={href('routes', row.proxy_id)}>{row.proxy_id}</a> : scopeText(row)), sort: byText(scopeText) },
-            { name: 'on', title: t.routes.state, width: '8rem', cell: (row) => (row.enabled === false ? <Dot kind="" label={p.off} /> : <Dot kind="good" label={row.when ? p.conditional : t.routes.ok} />), sort: byNumber((row) => (row.enabled === false ? 1 : 0)) },
+            { name: 'on', title: t.routes.state, width: '8rem', cell: (row) => <State of={row} />, sort: byNumber((row) => (row.enabled === false ? 1 : 0)) },
           ]}
         />
       </div>
@@ -88,7 +101,9 @@ function Choose({ proxy }: { proxy: string | null }) {
           <li>
             <a href={`${href('plugins', 'new')}?plugin=${encodeURIComponent(one.name)}${proxy ? `&proxy=${encodeURIComponent(proxy)}` : ''}`}>
               <strong>{one.name}</strong>
-              <span>{one.summary}</span>
+              <span>
+                <Marked text={one.summary} />
+              </span>
             </a>
           </li>
         ))}
@@ -116,7 +131,9 @@ function About({ name }: { name: string }) {
   if (!plugin) return null;
   return (
     <Panel title={t.plugins.about}>
-      <p>{plugin.summary}</p>
+      <p>
+        <Marked text={plugin.summary} />
+      </p>
       {plugin.example && (
         <details>
           <summary>{t.plugins.example}</summary>

@@ -6,8 +6,9 @@ import { merge, same } from '../lib/diff';
 import { type Change, type Conflict, apply, batchOf, conflicts, draft, findings, keyOf, propose, validate, withdraw } from '../lib/objects';
 import { href } from '../lib/router';
 import { pageOf } from '../lib/places';
+import { lookAgain } from '../lib/status';
 import { t } from '../strings';
-import { Empty, Field, Notice, Page, Panel, ReadOnly, Tag } from '../ui/basics';
+import { Empty, Field, Marked, Notice, Page, Panel, ReadOnly, Tag } from '../ui/basics';
 import { Diff } from '../ui/diff';
 import { CommandLines } from '../ui/command-lines';
 
@@ -17,12 +18,14 @@ export function Review() {
   const [note, setNote] = useState('');
   const [busy, setBusy] = useState(false);
   const [result, setResult] = useState<{ kind: 'good' | 'bad'; text: string } | null>(null);
+  const [applied, setApplied] = useState<{ changes: Change[]; revision: number } | null>(null);
   const [clashes, setClashes] = useState<Conflict[]>([]);
   const found = findings.value;
   const open = clashes.filter(({ change }) => draft.value.get(keyOf(change.kind, change.id)) === change);
   const during = async (work: () => Promise<void>) => {
     setBusy(true);
     setResult(null);
+    setApplied(null);
     try {
       await work();
     } catch (error) {
@@ -53,6 +56,10 @@ export function Review() {
         findings.value = null;
         setNote('');
         setResult({ kind: 'good', text: writtenText(summary) });
+        if (summary.state !== 'pending') {
+          setApplied({ changes, revision: summary.revision });
+          void lookAgain();
+        }
       } catch (error: any) {
         // Somebody was faster between the check and the write: look again.
         if (error.problem?.status === 412) setClashes(await conflicts(changes));
@@ -95,6 +102,7 @@ export function Review() {
       <ReadOnly />
       {result && <Notice kind={result.kind}>{result.text}</Notice>}
       {found?.general && <Findings />}
+      {applied && changes.length === 0 && <Next {...applied} />}
       {changes.length === 0 && !result && <Empty>{t.draft.empty}</Empty>}
       {changes.length > 0 && (
         <Panel>
@@ -121,6 +129,35 @@ export function Review() {
   );
 }
 
+/** Where people go after a change: the objects, their requests, the way back. */
+function Next({ changes, revision }: { changes: Change[]; revision: number }) {
+  const kept = changes.filter((change) => change.next);
+  const proxy = kept.find((change) => change.kind === 'proxies');
+  const d = t.draft;
+  return (
+    <Panel title={d.next}>
+      <ul class="plain">
+        {kept.slice(0, 20).map((change) => (
+          <li>
+            <a href={href(pageOf(change.kind), change.id)}>{change.id}</a> <span class="muted">{change.kind}</span>
+          </li>
+        ))}
+        {proxy && (
+          <li>
+            <a href={href('access')}>{d.nextAccess}</a>
+          </li>
+        )}
+        <li>
+          <a href={`${href('logs')}${proxy ? `?proxy=${encodeURIComponent(proxy.id)}` : ''}`}>{d.nextLogs}</a>
+        </li>
+        <li>
+          <a href={href('revisions', String(revision))}>{d.nextRevision(revision)}</a>
+        </li>
+      </ul>
+    </Panel>
+  );
+}
+
 function Findings() {
   const { errors, general } = findings.value!;
   return (
@@ -130,8 +167,7 @@ function Findings() {
         {[...errors].flatMap(([key, list]) =>
           list.map((error) => (
             <li>
-              {key && <strong>{key}</strong>} <code>{error.pointer || '/'}</code> {error.detail}
-              {error.remedy ? ` (${error.remedy})` : ''}
+              {key && <strong>{key}</strong>} <code>{error.pointer || '/'}</code> <Marked text={error.detail + (error.remedy ? ` (${error.remedy})` : '')} />
             </li>
           )),
         )}

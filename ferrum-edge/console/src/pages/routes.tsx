@@ -12,6 +12,7 @@ import { List, byText } from '../ui/list';
 import { seconds } from '../lib/format';
 import { explainRecord } from './logs';
 import { ObjectPage } from './object';
+import { Protect } from './protect';
 
 export function Routes() {
   const { parts, query } = place.value;
@@ -176,6 +177,7 @@ function ProxySide({ doc }: { doc: Doc }) {
   const mine = pluginsOf(doc, drafted('plugin_configs'));
   const order = new Map(plugins.value.map((one, n) => [one.name, n]));
   mine.sort((a, b) => (order.get(a.plugin_name) ?? 0) - (order.get(b.plugin_name) ?? 0));
+  const [protecting, setProtecting] = useState(false);
   const effective = useAsk<any>(inDraft('proxies', doc.id)?.base === null ? null : `/v1/proxies/${encodeURIComponent(doc.id)}/effective`, 5000);
   return (
     <>
@@ -183,13 +185,18 @@ function ProxySide({ doc }: { doc: Doc }) {
         title={r.pluginsOf}
         actions={
           canEdit() && (
-            <a class="button small" href={`${href('plugins', 'new')}?proxy=${encodeURIComponent(doc.id)}`}>
-              {r.addPlugin}
-            </a>
+            <>
+              <button type="button" class="small" aria-label={t.access.protectTitle(doc.id)} onClick={() => setProtecting(true)}>
+                {t.access.protect}
+              </button>
+              <a class="button small" href={`${href('plugins', 'new')}?proxy=${encodeURIComponent(doc.id)}`}>
+                {r.addPlugin}
+              </a>
+            </>
           )
         }
       >
-        {!mine.length && <p class="muted">{t.none}</p>}
+        {!mine.length && <p class="muted">{canEdit() ? r.noPlugins : t.none}</p>}
         <ul class="plain">
           {mine.map((one) => (
             <li>
@@ -198,6 +205,7 @@ function ProxySide({ doc }: { doc: Doc }) {
           ))}
         </ul>
       </Panel>
+      {protecting && <Protect doc={doc} close={() => setProtecting(false)} />}
       {effective.data && <Effective data={effective.data} />}
       {!isStream(doc) && (
         <Panel title={t.explain.title}>

@@ -1,7 +1,7 @@
 // Settings in force and where each came from.
 import { useMemo, useState } from 'preact/hooks';
 import { t } from '../strings';
-import { Dialog, Notice, Page, Tag } from '../ui/basics';
+import { Dialog, Marked, Notice, Page, Tag } from '../ui/basics';
 import { useAsk } from '../ui/hooks';
 import { List, byText } from '../ui/list';
 
@@ -44,7 +44,7 @@ export function Settings() {
             { name: 'setting', title: s.setting, width: '1.6fr', cell: (row) => <button type="button" class="link mono" onClick={() => setOpen(row)}>{row.setting}</button>, sort: byText((row) => row.setting) },
             { name: 'value', title: s.value, width: '1.4fr', cell: (row) => (row.origin === 'default' ? <span class="muted">{fallback(row)}</span> : <span title={shown(row.value)}>{shown(row.value)}</span>) },
             { name: 'from', title: s.from, width: '8.5rem', cell: (row) => <Tag kind={row.origin === 'default' ? '' : 'info'} title={row.variable ?? ''}>{s.origin[row.origin] ?? row.origin}</Tag>, sort: byText((row) => row.origin) },
-            { name: 'meaning', title: s.meaning, width: '3fr', minor: true, cell: (row) => <span title={row.meaning}>{row.meaning}</span> },
+            { name: 'meaning', title: s.meaning, width: '3fr', minor: true, cell: (row) => <span title={row.meaning}><Marked text={row.meaning} /></span> },
           ]}
         />
       </div>
@@ -64,7 +64,9 @@ export function Settings() {
               </>
             )}
             <dt>{s.meaning}</dt>
-            <dd>{open.meaning}</dd>
+            <dd>
+              <Marked text={open.meaning} />
+            </dd>
           </dl>
         </Dialog>
       )}

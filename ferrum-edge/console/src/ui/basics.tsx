@@ -60,6 +60,9 @@ export const Tag = ({ kind = '', children, title }: Kids & { kind?: string; titl
   </span>
 );
 
+/** A text of the gateway, with the parts between backticks as code. */
+export const Marked = ({ text }: { text: string }) => <>{text.split('`').map((part, n) => (n % 2 ? <code>{part}</code> : part))}</>;
+
 export const Empty = ({ children }: Kids) => <div class="empty">{children}</div>;
 
 export function Copy({ text, label = t.copy }: { text: string; label?: string }) {

@@ -40,7 +40,8 @@ export function Chart({ label, times, series, show, height = 180 }: Props) {
           cursor: { y: false, points: { size: 6 } },
           hooks: { setCursor: [(plot) => setAt(plot.cursor.idx ?? null)] },
           legend: { show: false },
-          padding: [8, 28, 0, 0],
+          // Room for the lowest number also while there is no time axis.
+          padding: [8, 28, 6, 0],
           scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
           axes: [
             { ...axis, values: (_plot, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString('en-GB')), space: 90, size: 30 },

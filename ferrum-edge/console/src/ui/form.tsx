@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { FieldError } from '../lib/api';
 import { type Shape, choices, firstSentence, initial, resolve, titleOf, types, variantOf, variants, widget } from '../lib/schema';
 import { t } from '../strings';
+import { Marked } from './basics';
 import { useId } from './hooks';
 import { YamlField } from './yaml-editor';
 
@@ -34,7 +35,7 @@ function Errors({ list, id }: { list: FieldError[]; id: string }) {
   if (!list.length) return null;
   return (
     <p class="error" id={`${id}-error`}>
-      {list.map((error) => error.detail + (error.remedy ? ` (${error.remedy})` : '')).join('; ')}
+      <Marked text={list.map((error) => error.detail + (error.remedy ? ` (${error.remedy})` : '')).join('; ')} />
     </p>
   );
 }
@@ -63,8 +64,7 @@ export function ObjectForm({ shape, value, change, at, errors, locked, label, co
         <ul class="errors">
           {elsewhere.map((error) => (
             <li>
-              {error.pointer && <code>{error.pointer}</code>} {error.detail}
-              {error.remedy ? ` (${error.remedy})` : ''}
+              {error.pointer && <code>{error.pointer}</code>} <Marked text={error.detail + (error.remedy ? ` (${error.remedy})` : '')} />
             </li>
           ))}
         </ul>

@@ -10,6 +10,8 @@ export interface Column<T> {
   width: string;
   cell: (row: T, at: number) => ComponentChildren;
   sort?: (a: T, b: T) => number;
+  /** The track on narrow screens, if another. */
+  narrow?: string;
   right?: boolean;
   /** Left out on narrow screens. */
   minor?: boolean;
@@ -58,7 +60,7 @@ export function List<T>({ label, columns, rows, id, empty, height = 38, mark }: 
   };
   // Rows and head have the same tracks, at full width and on narrow screens.
   const tracks = columns.map((column) => `minmax(0, ${column.width})`).join(' ');
-  const narrow = columns.filter((column) => !column.minor).map((column) => `minmax(0, ${column.width})`).join(' ');
+  const narrow = columns.filter((column) => !column.minor).map((column) => `minmax(0, ${column.narrow ?? column.width})`).join(' ');
   const style = { '--tracks': tracks, '--narrow': narrow, '--row': `${height}px` } as any;
   return (
     <div class="list" role="table" aria-label={label} aria-rowcount={sorted.length + 1} style={style}>

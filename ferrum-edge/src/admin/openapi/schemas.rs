@@ -117,6 +117,8 @@ fn answers() -> Value {
             "credentials_restored": { "type": "array", "items": text, "description": "Consumers whose earlier credentials a rollback made valid again." },
             "changes": { "type": "array", "items": { "type": "object", "properties": {
                 "kind": text, "id": text, "action": { "enum": ["create", "update", "keep", "delete"] },
+                "fields": { "type": "array", "description": "With `validate_only` and `details`, the fields that an update would change.", "items": {
+                    "type": "object", "properties": { "path": text, "before": {}, "after": {} } } },
             } } },
         } },
         "Targets": page(&json!({ "type": "object" })),

@@ -65,7 +65,7 @@ impl Findings {
         let successor = &status["successor"];
         if !successor.is_null() {
             let message =
-                format!("failed at {}: {}", text(&successor["failed_at"]), text(&successor["problem"]));
+                format!("failed at {}: {}", second(&successor["failed_at"]), text(&successor["problem"]));
             let remedy = "correct the cause, then send SIGUSR2 again; this process continues";
             self.add(Severity::Warning, "successor_failed", "", message, remedy);
         }
@@ -101,7 +101,7 @@ impl Findings {
         // RFC 3339 times in UTC sort as text.
         if !refusal.is_null() && text(&refusal["at"]) > text(&config["applied_at"]) {
             let problems: Vec<_> = each(&refusal["problems"]).map(text).collect();
-            let message = format!("refused at {}: {}", text(&refusal["at"]), problems.join("; "));
+            let message = format!("refused at {}: {}", second(&refusal["at"]), problems.join("; "));
             let remedy = "correct it and reload; the configuration before it is in use";
             self.error("reload_refused", "configuration", message, remedy);
         }
@@ -121,8 +121,11 @@ impl Findings {
         }
         let database = &status["database"];
         if database["answers"] == false {
-            let message =
-                format!("away since {}: {}", text(&database["away_since"]), text(&database["away_because"]));
+            let message = format!(
+                "away since {}: {}",
+                second(&database["away_since"]),
+                text(&database["away_because"])
+            );
             let remedy = "start it; the last configuration is in use, and changes are refused";
             self.error("database_away", &text(&database["location"]), message, remedy);
         }
@@ -144,7 +147,7 @@ impl Findings {
         } else if fleet["control_plane"].is_null() {
             let message = format!(
                 "no control plane since {}: {}",
-                text(&fleet["since"]),
+                second(&fleet["since"]),
                 or_unknown(text(&fleet["problem"]))
             );
             self.error(
@@ -162,14 +165,14 @@ impl Findings {
     fn outside(&mut self, status: &Value) {
         for sink in each(&status["log_sinks"]).filter(|sink| !sink["failing_since"].is_null()) {
             let message =
-                format!("fails since {}: {}", text(&sink["failing_since"]), text(&sink["last_error"]));
+                format!("fails since {}: {}", second(&sink["failing_since"]), text(&sink["last_error"]));
             let about = format!("gateway.access_log.sinks {}", text(&sink["name"]));
             self.error("sink_failing", &about, message, "check its server; records wait in a bounded queue");
         }
         for task in each(&status["plugin_tasks"]["tasks"]).filter(|task| !task["failing_since"].is_null()) {
             let about = format!("plugin_configs.{} {}", text(&task["plugin_config"]), text(&task["task"]));
             let message =
-                format!("fails since {}: {}", text(&task["failing_since"]), text(&task["last_error"]));
+                format!("fails since {}: {}", second(&task["failing_since"]), text(&task["last_error"]));
             self.error("plugin_task_failing", &about, message, "check the server that the plugin uses");
         }
         for name in each(&status["redis"]).filter(|one| one["up"] == false).map(|one| text(&one["name"])) {
@@ -205,6 +208,15 @@ fn text(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
+    }
+}
+
+/// A time to the second; nobody reads more of it.
+fn second(time: &Value) -> String {
+    let time = text(time);
+    match time.split_once('.') {
+        Some((time, _)) => format!("{time}Z"),
+        None => time,
     }
 }
 

@@ -112,10 +112,14 @@ pub(super) fn compare(
         }
     }
     show(&groups);
+    let (left_are, different) = match (left, groups.values().map(|(count, _)| count).sum::<u64>()) {
+        (1, different) => ("1 refusal is".to_owned(), different),
+        (left, different) => (format!("{left} refusals are"), different),
+    };
     print::line(format_args!(
-        "{same} of {} recorded requests get the same answer, {left} refusals are left to targets, {} differ",
+        "{same} of {} recorded requests get the same answer, {left_are} left to targets, {different} {}",
         requests.len(),
-        groups.values().map(|(count, _)| count).sum::<u64>()
+        if different == 1 { "differs" } else { "differ" }
     ));
     if unread > 0 {
         print::error(format_args!("{unread} lines are no record of a request, and are left out"));

@@ -1,6 +1,6 @@
 //! What `top` shows: rates and percentiles, made of two looks at a gateway's counts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,6 +15,8 @@ pub(super) struct Look {
     bounds: Vec<f64>,
     rows: Vec<Row>,
     callers: Vec<Caller>,
+    /// All proxies, also those without traffic; a gateway of an earlier version names none.
+    proxies: Vec<String>,
     targets: Vec<Target>,
     active_requests: u64,
     connections: u64,
@@ -269,8 +271,16 @@ impl Board {
             upstreams,
             targets,
         };
+        board.add_idle_proxies(&now.proxies);
         board.standing(&now.targets);
         board
+    }
+
+    /// Adds a line for each proxy without traffic.
+    fn add_idle_proxies(&mut self, proxies: &[String]) {
+        let busy: HashSet<String> = self.proxies.iter().map(|line| line.name.clone()).collect();
+        let idle = proxies.iter().filter(|name| !busy.contains(*name));
+        self.proxies.extend(idle.map(|name| TableLine { name: name.clone(), ..TableLine::default() }));
     }
 
     /// Adds what is known of targets besides their traffic, also of those without any.
@@ -323,6 +333,7 @@ mod tests {
             "seconds": seconds, "bounds": [0.1, 0.2], "active_requests": 3, "connections": 4, "revision": 5,
             "version": "x",
             "rows": [row("a", "t:1", counts[0]), row("a", "t:2", counts[1]), row("b", "t:1", counts[2])],
+            "proxies": ["a", "idle"],
             "targets": [
                 { "upstream": "u", "address": "t:1", "healthy": true, "in_flight": 9 },
                 { "upstream": "u", "address": "t:3", "healthy": false },
@@ -346,6 +357,8 @@ mod tests {
         assert!((a.p50.unwrap() - 0.15).abs() < 1e-9);
         let b = find(&board.proxies, "b");
         assert_eq!((b.requests_per_second, b.p99), (0.0, None));
+        assert_eq!(find(&board.proxies, "idle").requests_per_second, 0.0);
+        assert_eq!(board.proxies.len(), 3, "each proxy has one line");
         assert_eq!(find(&board.targets, "t:1").in_flight, 10.0);
         let idle = find(&board.targets, "t:3");
         assert_eq!((idle.healthy, idle.requests_per_second), (Some(false), 0.0));

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use gateway_core::config::problem::shorten;
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 use serde::Deserialize;
@@ -11,9 +12,9 @@ use super::error::{AnswerError, CertificateError, KeyError, StorageError};
 
 /// What the names of problems begin with (RFC 8555, section 6.7).
 const PREFIX: &str = "urn:ietf:params:acme:error:";
-/// Characters of a CA's text that are kept.
+/// Bytes of a CA's text that are kept.
 const MAX_TEXT: usize = 500;
-/// Characters that are kept of all that is said of one failure: it is stored, and shown.
+/// Bytes that are kept of all that is said of one failure: it is stored, and shown.
 const MAX_WHOLE: usize = 2000;
 /// Problems of single names that are told.
 const MAX_PARTS: usize = 5;
@@ -173,7 +174,10 @@ pub(super) fn cut(text: &str) -> String {
 
 fn cut_to(text: &str, longest: usize) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().take(longest).map(plain).collect()
+    // Behind the longest part that is kept, a word may go on.
+    let mut text: String = text.chars().take(longest + 1).map(plain).collect();
+    shorten(&mut text, longest - '…'.len_utf8());
+    text
 }
 
 /// The first pause after a refusal; each further one doubles it. Public CAs allow five failures an hour and name.

@@ -81,8 +81,10 @@ fn the_admin_api_is_asked_by_tls() {
         assert!(!succeeds(&status(&folder, &address, trusting(name))), "{name}");
     }
     assert!(!succeeds(&status(&folder, &address, |_| {})), "a private CA is not a public one");
-    // Nothing is answered in the clear.
-    assert!(!succeeds(&status(&folder, &gateway.admin.to_string(), |_| {})));
+    // In the clear, nothing is answered but that.
+    let plain = status(&folder, &gateway.admin.to_string(), |_| {});
+    let told = String::from_utf8(plain.stderr.clone()).unwrap();
+    assert!(!succeeds(&plain) && told.contains("plain HTTP request was sent to HTTPS port"), "{told}");
     // Another certificate is taken up without a restart.
     for end in ["pem", "key"] {
         folder.rename(&format!("two.{end}"), &format!("one.{end}"));

@@ -33,6 +33,7 @@ fn a_refused_reload_is_told_until_one_succeeds() {
     until("the reload is refused", || status(&folder).0 == Some(5));
     let (_, said) = status(&folder);
     assert!(said.contains("error   reload_refused") && said.contains("listen_path"), "{said}");
+    assert!(said.contains("problems:     1 error, "), "{said}");
     folder.write("ferrum.yaml", &spec(1, "answer"));
     gateway.signal("HUP");
     until("the file is in use", || status(&folder).0 == Some(0));
@@ -243,6 +244,8 @@ proxies:
             said.lines().find(|line| line.contains(about)).unwrap_or_else(|| panic!("{about}: {said}"));
         assert!(line.starts_with("error   target_failing") && line.contains("connect_failed"), "{line}");
         assert!(line.contains("refused"), "{line}");
+        let at = line.split(" failed at ").nth(1).and_then(|rest| rest.split(": ").next());
+        assert_eq!(at.map(str::len), Some("2026-11-28T05:57:11Z".len()), "to the second: {line}");
     }
     for path in ["/own", "/named"] {
         let url = format!("http://shop.test{path}");

@@ -279,7 +279,7 @@ fn revisions_are_listed_and_gone_back_to() {
     let listed = store.ends(&folder, 0, &["revisions"]);
     assert_eq!(listed.lines().count(), 2, "{listed}");
     assert!(
-        store.ends(&folder, 0, &["revisions", "2"]).contains("+ proxies more"),
+        store.ends(&folder, 0, &["revisions", "2"]).contains("+ proxies/more"),
         "the object that it made"
     );
     let would = store.ends(&folder, 0, &["rollback", "1", "--dry-run"]);
@@ -294,6 +294,17 @@ fn revisions_are_listed_and_gone_back_to() {
     assert!(json.contains(r#""action":"create""#), "{json}");
     store.ends(&folder, 1, &["rollback", "77"]);
     store.ends(&folder, 1, &["revisions", "77"]);
+    // Of an object that stays, the fields are shown before and after.
+    store.ends(&folder, 0, &["rollback", "2"]);
+    folder.write(
+        "more.yaml",
+        "proxies: [{id: more, listen_path: /less, backend_host: h.test, backend_port: 1}]",
+    );
+    store.ends(&folder, 0, &["apply", "more.yaml"]);
+    let changed = store.ends(&folder, 0, &["revisions", "5"]);
+    assert!(changed.contains("~ proxies/more\n    listen_path: \"/more\" -> \"/less\"\n"), "{changed}");
+    let back = store.ends(&folder, 0, &["rollback", "4", "--dry-run"]);
+    assert!(back.contains("~ proxies/more\n    listen_path: \"/less\" -> \"/more\"\n"), "{back}");
 }
 
 #[cfg(feature = "console")]

@@ -332,7 +332,7 @@ impl<'s> Checker<'s, '_> {
         let elsewhere = elsewhere.map(str::to_owned);
         let near = nearest(key, known.into_iter().flat_map(Properties::names));
         let remedy = elsewhere.or_else(|| near.map(|near| format!("did you mean `{near}`?")));
-        self.problem(line, "this key is not known".to_owned()).remedy = remedy.or_else(|| {
+        self.problem(line, format!("unknown key `{key}`")).remedy = remedy.or_else(|| {
             let other = match self.is_plugin {
                 true => "`ferrum-edge plugins NAME` lists a plugin's settings",
                 false => hints::other_key(self.trail.as_str(), key),

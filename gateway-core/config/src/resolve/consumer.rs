@@ -114,7 +114,8 @@ fn credential(
         let at = format!("{at}.{name}");
         match value.as_str() {
             _ if !known => {
-                notes.add(&at, "this key is not known").remedy = Some(format!("the key is `{}`", kind.key));
+                notes.add(&at, format!("unknown key `{name}`")).remedy =
+                    Some(format!("the key is `{}`", kind.key));
             }
             None => notes.add(&at, "this has to be text").remedy = Some("put it in quotes".to_owned()),
             Some(text) if text.len() > MAX_TEXT => {

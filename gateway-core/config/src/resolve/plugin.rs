@@ -16,6 +16,29 @@ use crate::problem::{Problem, Problems};
 /// Bytes of a plugin's settings, as JSON.
 const MAX_CONFIG_BYTES: usize = 1 << 20;
 
+/// Plugins that a program can be built without, each with the cargo feature that contains it.
+pub const OPTIONAL_PLUGINS: [(&str, &str); 3] =
+    [("ldap_auth", "ldap"), ("script", "script"), ("wasm", "wasm")];
+
+/// The cargo feature without which a program lacks this plugin; `None` for plugins of every program.
+pub fn feature_of_plugin(name: &str) -> Option<&'static str> {
+    OPTIONAL_PLUGINS.iter().find(|(plugin, _)| *plugin == name).map(|(_, feature)| *feature)
+}
+
+/// What is wrong with the name of a plugin that is none of `names`, and the remedy.
+fn missing(name: &str, names: &[String]) -> (String, Option<String>) {
+    match feature_of_plugin(name) {
+        Some(feature) => (
+            format!("the plugin `{name}` is not in this build"),
+            Some(format!("build it with the feature `{feature}`")),
+        ),
+        None => (
+            format!("there is no plugin `{name}`"),
+            words::did_you_mean(name, names.iter().map(String::as_str)),
+        ),
+    }
+}
+
 /// Knows the plugins there are; implemented by the registry, and by closures that only check settings.
 pub trait PluginCheck {
     /// Whether a plugin takes these settings, and the plugin that they make.
@@ -152,9 +175,9 @@ fn built(
     if !plugins.is_known(&written.plugin_name)
         && let Some(names) = plugins.names()
     {
-        let near = words::did_you_mean(&written.plugin_name, names.iter().map(String::as_str));
-        let remedy = near.or_else(|| Some("`ferrum-edge plugins` lists them".to_owned()));
-        notes.add("plugin_name", format!("there is no plugin `{}`", written.plugin_name)).remedy = remedy;
+        let (message, remedy) = missing(&written.plugin_name, &names);
+        let remedy = remedy.or_else(|| Some("`ferrum-edge plugins` lists them".to_owned()));
+        notes.add("plugin_name", message).remedy = remedy;
         return None;
     }
     let problems = match plugins.check(&written.plugin_name, id, config) {
@@ -223,8 +246,8 @@ fn order(notes: &mut Notes<'_>, written: &file::PluginConfig, plugins: &dyn Plug
     if let Some(names) = plugins.names()
         && !names.contains(name)
     {
-        let remedy = words::did_you_mean(name, names.iter().map(String::as_str));
-        notes.add(key, format!("there is no plugin `{name}`")).remedy = remedy;
+        let (message, remedy) = missing(name, &names);
+        notes.add(key, message).remedy = remedy;
     }
     let name = Arc::from(name.as_str());
     Some(if key == "before" { Order::Before(name) } else { Order::After(name) })

@@ -434,6 +434,8 @@ plugin_configs:
   - {id: c, plugin_name: rate_limiting, scope: proxy, proxy_id: r, config: {limit: no}}
   - {id: d, plugin_name: rate_limiting, proxy_id: pp}
   - {id: e, plugin_name: cors}
+  - {id: g, plugin_name: script, scope: global}
+  - {id: h, plugin_name: cors, scope: global, before: wasm}
 ";
     refused(
         text,
@@ -445,6 +447,9 @@ plugin_configs:
          f:7: plugin_configs[2].proxy_id: there is no proxy `r` (write it under `proxies`)\n\
          f:8: plugin_configs[3].proxy_id: there is no proxy `pp` (did you mean `p`?)\n\
          f:9: plugin_configs[4]: `scope` is missing (`global`, `proxy_group`, `owner` with `owner`, or `proxy` with \
-         `proxy_id`)",
+         `proxy_id`)\n\
+         f:10: plugin_configs[5].plugin_name: the plugin `script` is not in this build (build it with the feature \
+         `script`)\n\
+         f:11: plugin_configs[6].before: the plugin `wasm` is not in this build (build it with the feature `wasm`)",
     );
 }

@@ -12,12 +12,13 @@ use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
 
 use super::{Target, Vitals};
+use crate::config::problem::shorten;
 
 /// The time without a failure after which counting starts over.
 const WINDOW: Duration = Duration::from_mins(1);
 /// The time for which the text of a failure is kept although others follow, in milliseconds.
 const TEXT_KEPT_MS: u64 = 1000;
-/// Maximum length of the detail, in bytes.
+/// Maximum length of the detail, in bytes, without the mark of a cut.
 const MAX_DETAIL: usize = 300;
 
 /// Allocated at the first failure.
@@ -76,7 +77,7 @@ impl FailureLog {
             let replaced = log.text_at.compare_exchange(text_at, now, Relaxed, Relaxed);
             if replaced.is_ok() {
                 let mut detail = detail();
-                detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
+                shorten(&mut detail, MAX_DETAIL);
                 log.text.store(Some(Arc::new(FailureText { reason, detail })));
             }
         }
@@ -160,7 +161,10 @@ mod tests {
         assert_eq!((recent.first_ago, recent.last_ago), (Duration::from_secs(40), Duration::from_secs(10)));
         log.note("dns_failed", || "ä".repeat(400), 92_000);
         let recent = log.recent(92_000).unwrap();
-        assert_eq!((recent.count, recent.reason, recent.detail.len()), (1, "dns_failed", MAX_DETAIL));
+        assert_eq!(
+            (recent.count, recent.reason, recent.detail),
+            (1, "dns_failed", format!("{}…", "ä".repeat(150)))
+        );
     }
 
     #[test]

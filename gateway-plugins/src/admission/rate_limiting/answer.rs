@@ -26,10 +26,11 @@ pub(super) struct CountedExchange {
 
 /// The answer to who came too often.
 pub(super) fn refusal(status: StatusCode, retry_in: Duration) -> Reply {
+    let seconds = whole_seconds(retry_in).max(1);
     let reply = Reply::new(Cause::TooManyRequests)
         .reason("rate_limited")
-        .detail("come back later")
-        .header(RETRY_AFTER, HeaderValue::from(whole_seconds(retry_in).max(1)));
+        .detail(format!("retry after {seconds} s"))
+        .header(RETRY_AFTER, HeaderValue::from(seconds));
     if status == StatusCode::TOO_MANY_REQUESTS { reply } else { reply.status(status) }
 }
 

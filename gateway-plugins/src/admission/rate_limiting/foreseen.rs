@@ -58,8 +58,7 @@ fn foresee_shared(plugin: &RateLimiting, shared: &Together, key: u64, cost: u64)
             Foreseen::Passes("Redis is unreachable, and `on_error: allow` lets requests pass".into())
         }
         (Some(Err(_)), OnError::Deny) => {
-            let reply =
-                Reply::new(Cause::Overloaded).reason("rate_limit_store_away").detail("come back later");
+            let reply = Reply::new(Cause::Overloaded).reason("rate_limit_store_away").detail("retry later");
             let why = "Redis is unreachable, and `on_error: deny` refuses requests";
             Foreseen::refuses(reply, why, plugin.dry_run)
         }

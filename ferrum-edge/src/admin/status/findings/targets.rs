@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Findings, Severity, each, or_unknown, text};
+use super::{Findings, Severity, each, or_unknown, second, text};
 
 impl Findings {
     pub(super) fn targets(&mut self, status: &Value) {
@@ -77,12 +77,12 @@ fn message(failures: &Value) -> String {
     let detail = if detail.is_empty() { detail } else { format!(" ({detail})") };
     let since = if failures["succeeded_since"] == true { "; others succeeded since" } else { "" };
     let count = match failures["count"].as_u64() {
-        Some(1) => format!("an attempt failed at {}", text(&failures["last_at"])),
+        Some(1) => format!("an attempt failed at {}", second(&failures["last_at"])),
         _ => format!(
             "{} attempts failed since {}, the last at {}",
             failures["count"],
-            text(&failures["since"]),
-            text(&failures["last_at"])
+            second(&failures["since"]),
+            second(&failures["last_at"])
         ),
     };
     format!("{count}: {}{detail}{since}", text(&failures["reason"]))
@@ -91,12 +91,12 @@ fn message(failures: &Value) -> String {
 /// `12 requests found no room since …, the last at …; max_requests is 5`.
 fn full(full: &Value) -> String {
     let count = match full["count"].as_u64() {
-        Some(1) => format!("a request found no room at {}", text(&full["last_at"])),
+        Some(1) => format!("a request found no room at {}", second(&full["last_at"])),
         _ => format!(
             "{} requests found no room since {}, the last at {}",
             full["count"],
-            text(&full["since"]),
-            text(&full["last_at"])
+            second(&full["since"]),
+            second(&full["last_at"])
         ),
     };
     let limits = ["max_requests", "max_connections"].iter().filter(|key| !full[**key].is_null());
@@ -120,6 +120,7 @@ fn remedy(reason: &str, is_fastcgi: bool) -> &'static str {
         "upstream_timeout" => "find why the target is slow, or raise `backend_first_byte_timeout`",
         "upstream_garbage" if is_fastcgi => "see the log of PHP-FPM; the script sent an invalid header",
         "upstream_garbage" => "check `backend_scheme`: the target does not send valid HTTP",
+        "upstream_closed" => "see the target's own log; if it expects TLS, set `backend_scheme: https`",
         _ => "see the target's own log",
     }
 }

@@ -92,10 +92,7 @@ fn one_object_resolves_by_itself() {
     assert!(proxy(&written, place, &known).is_ok());
     let problems = file::parse_item::<file::Proxy>("{\"hostz\": []}", &origin, "body", &NoReferences)
         .expect_err("unknown");
-    assert_eq!(
-        problems.to_string(),
-        "admin api:1: body.hostz: this key is not known (did you mean `hosts`?)"
-    );
+    assert_eq!(problems.to_string(), "admin api:1: body.hostz: unknown key `hostz` (did you mean `hosts`?)");
 }
 
 #[test]
