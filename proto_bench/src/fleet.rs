@@ -329,7 +329,8 @@ impl<'o> Fleet<'o> {
                 let limit = self.options.settle;
                 if begun.elapsed() > limit {
                     let what = "served the newest revision";
-                    return Err(FleetError::Late { done, edges, what, limit, why: String::new() });
+                    let why = plane.behind(REAL, revision)?;
+                    return Err(FleetError::Late { done, edges, what, limit, why });
                 }
                 thread::sleep(LOOK);
             }

@@ -106,6 +106,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     console.clear();
     // What the control plane wrote last explains more than a connection that ended.
     server.check_alive()?;
+    if outcome.is_err() {
+        real.iter_mut().try_for_each(Server::check_alive)?;
+    }
     let outcome = outcome?;
     let text = match args.json {
         true => serde_json::to_string(&outcome).unwrap_or_default() + "\n",

@@ -126,14 +126,23 @@ impl ControlPlane {
 
     /// Edges whose name begins like this and that serve this revision or a newer one, as the control plane knows.
     pub(super) fn serving(&mut self, prefix: &str, revision: u64) -> Result<usize, FleetError> {
-        let fleet = self.ask("GET", "/v1/fleet", &Value::Null)?;
-        let edges = fleet["edges"].as_array().into_iter().flatten();
-        let is_serving = |edge: &&Value| {
-            edge["name"].as_str().is_some_and(|name| name.starts_with(prefix))
-                && edge["standing"] == "served"
-                && edge["served"]["revision"].as_u64() >= Some(revision)
-        };
-        Ok(edges.filter(is_serving).count())
+        let edges = self.edges(prefix)?;
+        Ok(edges.iter().filter(|edge| is_serving(edge, revision)).count())
+    }
+
+    /// What the control plane says of edges whose names begin so and that do not serve this revision; of a few.
+    pub(super) fn behind(&mut self, prefix: &str, revision: u64) -> Result<String, FleetError> {
+        let edges = self.edges(prefix)?;
+        let behind = edges.iter().filter(|edge| !is_serving(edge, revision)).take(3);
+        let shown: Vec<_> = behind.map(|edge| format!("; of revision {revision}: {edge}")).collect();
+        Ok(if shown.is_empty() { "; the others did not enrol".to_owned() } else { shown.concat() })
+    }
+
+    fn edges(&mut self, prefix: &str) -> Result<Vec<Value>, FleetError> {
+        let mut fleet = self.ask("GET", "/v1/fleet", &Value::Null)?;
+        let Value::Array(mut edges) = fleet["edges"].take() else { return Ok(Vec::new()) };
+        edges.retain(|edge| edge["name"].as_str().is_some_and(|name| name.starts_with(prefix)));
+        Ok(edges)
     }
 
     /// Revision and hash of the edges' group, as the control plane computes it.
@@ -146,6 +155,10 @@ impl ControlPlane {
         let found = position["revision"].as_u64().zip(hash);
         found.ok_or_else(|| FleetError::Protocol(format!("a fleet whose group `default` is at {position}")))
     }
+}
+
+fn is_serving(edge: &Value, revision: u64) -> bool {
+    edge["standing"] == "served" && edge["served"]["revision"].as_u64() >= Some(revision)
 }
 
 fn unhex(text: &str) -> Option<Hash> {
