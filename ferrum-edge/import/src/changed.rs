@@ -3,6 +3,7 @@
 //! Caddy and HAProxy ask their conditions of the request as the rules before left it; the gateway chooses a proxy, and asks who
 //! calls, by what the client sent. [`seen`] says a condition on the changed request as one on the client's.
 
+mod changes;
 mod quotient;
 
 use regex::RegexBuilder;
@@ -10,7 +11,10 @@ use serde_json::{Map, Value, json};
 
 use crate::cond::Cond;
 use crate::text;
+pub(crate) use changes::Changes;
 
+/// Changes that one condition is followed through, in all ways in which they may have been made.
+const MAX_STEPS: usize = 1000;
 /// Conditions within a condition that is still translated: the gateway takes 16.
 const MAX_DEPTH: usize = 12;
 /// Bytes of a condition, written down, that is still translated.
@@ -171,20 +175,33 @@ impl What {
 
 /// A condition on what is left of a request after these changes, as one on what the client sent; `None` where that is not
 /// known.
-pub(crate) fn seen(cond: Cond, changes: &[RequestChange]) -> Option<Cond> {
+pub(crate) fn seen<'c>(
+    cond: Cond,
+    changes: impl IntoIterator<Item = &'c RequestChange, IntoIter: DoubleEndedIterator + Clone>,
+) -> Option<Cond> {
+    seen_within(cond, changes.into_iter(), &mut 0)
+}
+
+fn seen_within<'c>(
+    cond: Cond,
+    mut changes: impl DoubleEndedIterator<Item = &'c RequestChange> + Clone,
+    steps: &mut usize,
+) -> Option<Cond> {
     let Cond::Is(value) = &cond else { return Some(cond) };
     if cond.size() > MAX_BYTES {
         return None;
     }
-    let Some((last, before)) = changes.split_last() else { return Some(cond) };
-    if !last.what.concerns(value) || last.when == Cond::Never {
-        return seen(cond, before);
+    let is_met = |change: &&RequestChange| change.what.concerns(value) && change.when != Cond::Never;
+    let Some(last) = changes.rfind(is_met) else { return Some(cond) };
+    *steps += 1;
+    if *steps > MAX_STEPS {
+        return None;
     }
-    let changed = seen(last.what.before(value, false)?, before)?;
+    let changed = seen_within(last.what.before(value, false)?, changes.clone(), steps)?;
     let made = if last.when == Cond::Always {
         changed
     } else {
-        let same = seen(cond.clone(), before)?;
+        let same = seen_within(cond.clone(), changes, steps)?;
         last.when.clone().and(changed).or(last.when.clone().negate().and(same))
     };
     (made.depth() <= MAX_DEPTH && made.size() <= MAX_BYTES).then_some(made)

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Conditions of a list that are compared with one another one by one.
 const FEW: usize = 16;
@@ -23,7 +23,7 @@ impl Cond {
 
     /// The path, in one of the gateway's ways.
     pub(crate) fn path(how: &str, text: &str) -> Self {
-        Self::Is(json!({ "path": { how: text } }))
+        Self::Is(keyed("path", keyed(how, text.into())))
     }
 
     /// Methods; the gateway's GET stands for HEAD, too, which is taken out unless it is among them.
@@ -64,7 +64,7 @@ impl Cond {
     fn joined(mut parts: Vec<Value>, key: &str) -> Self {
         match parts.len() {
             1 => Self::Is(parts.swap_remove(0)),
-            _ => Self::Is(json!({ key: parts })),
+            _ => Self::Is(keyed(key, Value::Array(parts))),
         }
     }
 
@@ -75,7 +75,7 @@ impl Cond {
             Self::Is(Value::Object(mut one)) if one.len() == 1 && one.contains_key("not") => {
                 Self::Is(one.remove("not").unwrap_or_default())
             }
-            Self::Is(one) => Self::Is(json!({ "not": one })),
+            Self::Is(one) => Self::Is(keyed("not", one)),
         }
     }
 
@@ -124,7 +124,7 @@ impl Cond {
 
     /// As an entry of a proxy's `matches` with this path.
     pub(crate) fn with_path(&self, path: &Value) -> Value {
-        let mut made = json!({ "path": path });
+        let mut made = keyed("path", path.clone());
         match self {
             Self::Is(Value::Object(one)) if one.contains_key("path") || one.contains_key("hosts") => {
                 made["all"] = json!([one]);
@@ -142,7 +142,12 @@ impl Cond {
     /// Bytes that it takes, written down.
     pub(crate) fn size(&self) -> usize {
         match self {
-            Self::Is(value) => value.to_string().len(),
+            Self::Is(value) => {
+                let mut count = ByteCount(0);
+                // Counting doesn't fail.
+                drop(serde_json::to_writer(&mut count, value));
+                count.0
+            }
             _ => 0,
         }
     }
@@ -186,6 +191,25 @@ impl Cond {
             _ => 0,
         }
     }
+}
+
+/// Counts what is written to it.
+struct ByteCount(usize);
+
+impl std::io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An object with one key; `json!` would copy the value.
+pub(crate) fn keyed(key: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(key.to_owned(), value)]))
 }
 
 fn flat(value: Value, key: &str) -> Vec<Value> {

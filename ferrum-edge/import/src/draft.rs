@@ -103,6 +103,11 @@ impl Import {
         Value::Object(document)
     }
 
+    /// Whether there are more proxies or plugins than an import may make, so that it fails anyway.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.proxies.len() > crate::MAX_PROXIES || self.has_too_many_plugins
+    }
+
     /// Whether what can't be guarded stays open.
     pub(crate) fn is_open(&self) -> bool {
         self.open
@@ -182,11 +187,16 @@ impl Import {
         when: Option<&Value>,
     ) -> String {
         let id = self.id("plugin", &format!("{proxy}-{plugin}"));
-        let mut made = json!({ "id": id, "plugin_name": plugin, "proxy_id": proxy, "config": config });
+        // Not by `json!`, which copies values.
+        let mut made = Map::new();
+        set(&mut made, "id", id.as_str());
+        set(&mut made, "plugin_name", plugin);
+        set(&mut made, "proxy_id", proxy);
+        set(&mut made, "config", config);
         if let Some(when) = when {
-            made["when"] = when.clone();
+            set(&mut made, "when", when.clone());
         }
-        self.plugin_configs.push(made);
+        self.plugin_configs.push(Value::Object(made));
         id
     }
 
@@ -201,15 +211,17 @@ impl Import {
     /// An id of this kind that looks like `name` and is nobody else's.
     pub(crate) fn id(&mut self, kind: &str, name: &str) -> String {
         let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
-        let slug: String = name.chars().map(good).take(200).collect();
-        let slug = slug.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-        let mut tidy = String::with_capacity(slug.len());
-        for c in slug.chars() {
-            if !(c == '-' && tidy.ends_with('-')) {
-                tidy.push(c);
+        let mut slug = String::with_capacity(name.len().min(200));
+        for c in name.chars().map(good).take(200) {
+            let is_start = slug.is_empty() && !c.is_ascii_alphanumeric();
+            if !(is_start || c == '-' && slug.ends_with('-')) {
+                slug.push(c);
             }
         }
-        let slug = if tidy.is_empty() { kind.to_owned() } else { tidy };
+        slug.truncate(slug.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).len());
+        if slug.is_empty() {
+            slug.push_str(kind);
+        }
         let mut id = slug.clone();
         loop {
             let count = self.ids.entry(format!("{kind}/{id}")).or_insert(0);

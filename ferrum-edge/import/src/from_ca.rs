@@ -1,5 +1,6 @@
 //! Certificates that an original gets from a CA by itself, as `gateway.acme`.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
@@ -19,6 +20,7 @@ pub(crate) struct FromCa {
     pub(crate) settings: Map<String, Value>,
     /// The names of each certificate.
     certificates: Vec<Vec<String>>,
+    known: HashSet<Vec<String>>,
     /// Where the first of them is asked for.
     at: At,
 }
@@ -32,7 +34,7 @@ impl FromCa {
         if self.certificates.is_empty() {
             self.at = at;
         }
-        if !names.is_empty() && !self.certificates.contains(&names) {
+        if !names.is_empty() && self.known.insert(names.clone()) {
             self.certificates.push(names);
         }
     }
@@ -64,7 +66,7 @@ impl FromCa {
 
     /// Gives the gateway these certificates, behind those in files. Where nothing listens for plain HTTP, the CA checks by TLS.
     pub(crate) fn write(self, out: &mut Import, mut files: Vec<Value>, original: &str) {
-        let Self { mut settings, certificates, at } = self;
+        let Self { mut settings, certificates, at, .. } = self;
         if !certificates.is_empty() {
             let why = format!(
                 "the gateway orders certificates of its own; `accept_terms` accepts the CA's terms of service for you, \

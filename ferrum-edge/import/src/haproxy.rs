@@ -26,7 +26,6 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 
-use crate::changed::seen;
 use crate::cond::Cond;
 use crate::draft::{Import, Password, To, set};
 use crate::error::Failure;
@@ -351,7 +350,7 @@ impl Haproxy<'_, '_> {
         let mapped = match is_dynamic {
             true => maps::mapped(line.word(1), &mut self.reader, acl::compared).and_then(|mut mapped| {
                 for cond in mapped.entries.iter_mut().map(|(cond, _)| cond).chain([&mut mapped.there]) {
-                    let known = seen(cond.clone(), &acls.changes);
+                    let known = acls.changes.seen(cond.clone());
                     *cond = known.ok_or_else(|| "what it asks for was changed before".to_owned())?;
                 }
                 Ok(mapped)

@@ -99,9 +99,15 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
         kong.upstream(upstream);
     }
     for service in list(document, "services") {
+        if kong.out.is_too_large() {
+            return kong.too_large(out);
+        }
         kong.service(service);
     }
     for route in list(document, "routes") {
+        if kong.out.is_too_large() {
+            return kong.too_large(out);
+        }
         kong.lone_route(route);
     }
     for consumer in list(document, "consumers") {
@@ -117,7 +123,8 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
         kong.lone_chain(chain);
     }
     kong.place_plugins();
-    kong.place_caller_plugins();
+    kong.place_caller_plugins(file)?;
+    kong.left_out.apply(&mut kong.out.consumers);
     kong.anonymous();
     let named = |proxy: &Value| proxy.get("hosts").is_some();
     if kong.out.proxies.iter().any(named) && !kong.out.proxies.iter().all(named) {
@@ -147,6 +154,9 @@ struct Kong {
     of_service: HashMap<String, Vec<usize>>,
     /// Usernames of consumers by the ids that they have in Kong.
     usernames: HashMap<String, String>,
+    /// Places of consumers that are made, by their usernames.
+    consumers: HashMap<String, usize>,
+    left_out: callers::LeftOut,
     /// Plugins that are still to be put where they run.
     plugins: Vec<order::Scoped>,
     /// Plugins of consumers and of their groups, likewise.
@@ -194,6 +204,12 @@ fn reference(value: &Node, key: &str) -> Option<String> {
 }
 
 impl Kong {
+    /// Gives back what is made so far, which is too large already.
+    fn too_large(self, out: &mut Import) -> Result<(), Failure> {
+        *out = self.out;
+        Ok(())
+    }
+
     /// Notes the keys of an object nobody looked at.
     fn leftovers(&mut self, place: &str, value: &Node, known: &[&str]) {
         const SILENT: &[&str] = &["id", "name", "tags", "created_at", "updated_at", "enabled", "ws_id"];

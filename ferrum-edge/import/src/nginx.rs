@@ -44,7 +44,7 @@ mod values;
 mod variable_names;
 mod zones;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -250,6 +250,8 @@ struct Nginx<'f> {
     /// `resolver` of `http` or `stream`.
     resolver: Option<Directive>,
     certificates: Vec<Value>,
+    /// The paths of those and of their keys.
+    known_certificates: HashSet<(String, String)>,
     /// What `gateway.tls` says besides.
     tls: Map<String, Value>,
     /// The authorities that clients' certificates are checked against.
@@ -271,6 +273,7 @@ struct Nginx<'f> {
     path_maps: HashMap<String, redirect_maps::PathMap>,
     /// What becomes of paths that lack the slash of a server's location.
     slashes: Vec<item::Item>,
+    exact_paths: missing_slash::ExactPaths,
     /// What `$invalid_referer` means here.
     invalid_referer: Option<Cond>,
     /// Clients' addresses are those of another proxy in front.
@@ -288,6 +291,7 @@ impl<'f> Nginx<'f> {
             upstreams: HashMap::new(),
             resolver: None,
             certificates: Vec::new(),
+            known_certificates: HashSet::new(),
             tls: Map::new(),
             client_ca: None,
             zones: HashMap::new(),
@@ -299,6 +303,7 @@ impl<'f> Nginx<'f> {
             missing_fields: HashMap::new(),
             path_maps: HashMap::new(),
             slashes: Vec::new(),
+            exact_paths: missing_slash::ExactPaths::default(),
             invalid_referer: None,
             has_unknown_clients: false,
             by_name: HashMap::new(),

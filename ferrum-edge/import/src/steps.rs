@@ -1,5 +1,7 @@
 //! What a proxy does with a request, step by step, as proxies of ours: the first whose conditions hold.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::changed::What;
@@ -24,6 +26,11 @@ pub(crate) enum RouteStep {
 }
 
 impl RouteStep {
+    /// The group whose ways a request takes one of.
+    fn group(&self) -> Option<&str> {
+        if let Self::Inner { group, .. } = self { group.as_deref() } else { None }
+    }
+
     /// Takes it for fewer requests: those that a condition means, too.
     pub(crate) fn narrow(&mut self, more: &Cond) {
         let (Self::Pass(cond, _) | Self::End(cond, _) | Self::Inner { cond, .. }) = self;
@@ -64,8 +71,12 @@ pub(crate) fn walk(
     mut plugins: Vec<Plug>,
     items: &mut Vec<Item>,
 ) -> Option<Vec<Plug>> {
+    let (mut counted, mut count) = (0, 0);
+    let followers = Followers::of(steps);
     for (n, step) in steps.iter().enumerate() {
-        if items.len() > MAX_ITEMS || count(items) > MAX_PLUGINS {
+        count += self::count(items.get(counted..).unwrap_or_default());
+        counted = items.len();
+        if items.len() > MAX_ITEMS || count > MAX_PLUGINS {
             items.push(Item {
                 cond: cond.clone(),
                 ending: RouteEnd::new(At::default(), To::Closed),
@@ -108,10 +119,8 @@ pub(crate) fn walk(
                 }
                 let taken = cond.clone().and(when.clone());
                 if taken != Cond::Never {
-                    // Those who go on behind it take the way of everybody else, but for other ways of its group.
-                    let is_other = |step: &&RouteStep| !matches!(step, RouteStep::Inner { group: other, .. } if group.is_some() && other == group);
-                    let behind =
-                        steps.iter().skip(n + 1).filter(is_other).take(if *ends { 0 } else { usize::MAX });
+                    let behind = followers.behind(steps, n, group.as_deref());
+                    let behind = behind.take(if *ends { 0 } else { usize::MAX });
                     let whole: Vec<RouteStep> = inner.iter().chain(behind).cloned().collect();
                     if let Some(last) = walk(&whole, &taken, meant(&plugins, &taken), items) {
                         let ending = RouteEnd::answer(At::default(), 200, "");
@@ -125,6 +134,40 @@ pub(crate) fn walk(
         }
     }
     Some(plugins)
+}
+
+/// Steps that requests take behind a way within the way: those of everybody else, but for other ways of its group.
+struct Followers {
+    /// The only group that there is; then `free` says which steps are in none.
+    group: Option<String>,
+    free: Vec<usize>,
+}
+
+impl Followers {
+    fn of(steps: &[RouteStep]) -> Self {
+        let groups = steps.iter().filter_map(RouteStep::group).collect::<HashSet<_>>();
+        let group = groups.iter().next().filter(|_| groups.len() == 1).map(|group| (*group).to_owned());
+        let is_free = |(_, step): &(usize, &RouteStep)| step.group().is_none();
+        let free = match group.is_some() {
+            true => steps.iter().enumerate().filter(is_free).map(|(n, _)| n).collect(),
+            false => Vec::new(),
+        };
+        Self { group, free }
+    }
+
+    fn behind<'s>(
+        &'s self,
+        steps: &'s [RouteStep],
+        n: usize,
+        group: Option<&'s str>,
+    ) -> Box<dyn Iterator<Item = &'s RouteStep> + 's> {
+        if group.is_some() && self.group.as_deref() == group {
+            let start = self.free.partition_point(|at| *at <= n);
+            return Box::new(self.free.iter().skip(start).filter_map(|at| steps.get(*at)));
+        }
+        let is_other = move |step: &&RouteStep| group.is_none() || step.group() != group;
+        Box::new(steps.iter().skip(n + 1).filter(is_other))
+    }
 }
 
 fn count(items: &[Item]) -> usize {
@@ -284,11 +327,12 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<I
 fn join_error_pages(plugins: &mut Vec<Plug>) {
     let mut joined: Vec<Plug> = Vec::new();
     for plug in plugins.drain(..) {
+        if plug.name != "error_pages" {
+            joined.push(plug);
+            continue;
+        }
         let same = |known: &&mut Plug| {
-            known.name == "error_pages"
-                && plug.name == "error_pages"
-                && known.when == plug.when
-                && known.config["of"] == plug.config["of"]
+            known.name == "error_pages" && known.when == plug.when && known.config["of"] == plug.config["of"]
         };
         let known = joined.iter_mut().find(same).map(|known| &mut known.config["pages"]);
         let (Some(Value::Array(known)), Some(own)) = (known, plug.config["pages"].as_array()) else {
@@ -313,8 +357,12 @@ fn join_error_pages(plugins: &mut Vec<Plug>) {
 fn join_rewrites(plugins: &mut Vec<Plug>) {
     let mut joined: Vec<Plug> = Vec::new();
     for plug in plugins.drain(..) {
+        if plug.name != "rewrite" {
+            joined.push(plug);
+            continue;
+        }
         let same = joined.iter_mut().find(|known| {
-            known.name == "rewrite" && plug.name == "rewrite" && known.when == plug.when && {
+            known.name == "rewrite" && known.when == plug.when && {
                 let keys = |plug: &Plug| {
                     plug.config
                         .as_object()

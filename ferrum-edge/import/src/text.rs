@@ -131,7 +131,44 @@ pub(crate) fn is_regex(text: &str) -> bool {
     if text.len() > 4000 {
         return false;
     }
+    if plain_groups(text).is_some() {
+        return true;
+    }
     regex_syntax::parse(text).is_ok_and(|parsed| is_small(text, &parsed))
+}
+
+/// How many groups that can be named a short regex of the most usual kind has: plain text, `.*`, anchors, choices and groups. `None` for
+/// others, which have to be parsed.
+fn plain_groups(regex: &str) -> Option<usize> {
+    const SHORT: usize = 150;
+    let mut rest = regex.strip_prefix("(?i)").unwrap_or(regex).as_bytes();
+    let (mut groups, mut depth) = (0, 0_usize);
+    if regex.len() > SHORT {
+        return None;
+    }
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        match first {
+            b'(' => {
+                match rest.strip_prefix(b"?:") {
+                    Some(behind) => rest = behind,
+                    None if rest.first() == Some(&b'?') => return None,
+                    None => groups += 1,
+                }
+                depth += 1;
+            }
+            b')' => {
+                depth = depth.checked_sub(1)?;
+                rest = rest.strip_prefix(b"?").unwrap_or(rest);
+            }
+            b'.' => rest = rest.strip_prefix(b"*").or_else(|| rest.strip_prefix(b"+")).unwrap_or(rest),
+            b'\\' => rest = rest.split_first().filter(|(next, _)| b".-/+*?()[]{}|^$".contains(next))?.1,
+            b'^' | b'$' | b'/' | b'-' | b'_' | b'%' | b'~' | b':' | b',' | b' ' | b'|' => {}
+            letter if letter.is_ascii_alphanumeric() => {}
+            _ => return None,
+        }
+    }
+    (depth == 0).then_some(groups)
 }
 
 /// Whether a regex, compiled, is small enough.
@@ -300,6 +337,9 @@ pub(crate) fn has_top_choice(regex: &str) -> bool {
 
 /// Whether a regex has groups that can be named.
 pub(crate) fn has_groups(regex: &str) -> bool {
+    if let Some(groups) = plain_groups(regex) {
+        return groups > 0;
+    }
     let has = |parsed: &Hir| parsed.properties().explicit_captures_len() > 0;
     regex_syntax::parse(regex).is_ok_and(|parsed| has(&parsed) && is_small(regex, &parsed))
 }
@@ -415,6 +455,28 @@ mod tests {
         ] {
             assert_eq!(contained(regex), expected, "{regex}");
         }
+    }
+
+    /// What is known without parsing is what the parser says.
+    #[test]
+    fn plain_regexes() {
+        let pieces = [
+            "(", "(?:", ")", ".*", ".+", ".", "^", "$", "/a-b", "\\.", "%2F", "(?i)", "*", "|", "?", ")?",
+            "x ",
+        ];
+        let mut known = 0;
+        for seed in 0..20_000 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let text: String = (0..random.usize(..9)).map(|_| pieces[random.usize(..pieces.len())]).collect();
+            let Some(groups) = plain_groups(&text) else { continue };
+            let parsed = regex_syntax::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(parsed.properties().explicit_captures_len(), groups, "{text}");
+            assert!(is_small(&text, &parsed), "{text}");
+            known += 1;
+        }
+        assert!(known > 1000);
+        let long = format!("(?i){}", "a".repeat(146));
+        assert!(plain_groups(&long).is_some() && weight(&regex_syntax::parse(&long).unwrap()) <= LIGHT);
     }
 
     #[test]

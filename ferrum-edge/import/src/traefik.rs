@@ -20,6 +20,7 @@ use crate::draft::{Import, Route, To, set, with_facet};
 use crate::error::Failure;
 use crate::from_ca::FromCa;
 use crate::ports::Ports;
+use crate::steps::MAX_PLUGINS;
 use crate::tree::{self, Node};
 use crate::unread;
 use entries::EntryPoint;
@@ -236,6 +237,10 @@ impl Traefik<'_> {
         names.extend(router.texts("middlewares"));
         let mut all = Made::default();
         for middleware in &names {
+            if all.plugins.len() > MAX_PLUGINS {
+                self.out.has_too_many_plugins = true;
+                break;
+            }
             match self.middleware(middleware, 0) {
                 Some(made) => all.take(made),
                 None => {

@@ -15,7 +15,7 @@ impl Caddy<'_> {
         let texts = spelled(line);
         let is_changed = |text: &String| {
             let made = matchers::template(text);
-            made.is_some_and(|made| scope.changes.iter().any(|change| change.what.is_in(&made)))
+            made.is_some_and(|made| scope.changes.are_in(&made))
         };
         // A new path before the path as it is by then is known.
         let is_known = line.name() == "uri"

@@ -95,9 +95,8 @@ impl Caddy<'_> {
         let mut taken: HashMap<&str, (Cond, Vec<RequestChange>)> = HashMap::new();
         for route in routes {
             let of_group = route.text_of("group").and_then(|group| taken.get(group)).map(|(_, made)| made);
-            let others: Vec<RequestChange> =
-                changes.iter().filter(|it| of_group.is_none_or(|made| !made.contains(it))).cloned().collect();
-            let cond = self.matched_sets(route).and_then(|cond| seen(cond, &others));
+            let others = changes.iter().filter(|it| of_group.is_none_or(|made| !made.contains(it)));
+            let cond = self.matched_sets(route).and_then(|cond| seen(cond, others));
             let Some(cond) = cond.filter(|_| depth < 16) else {
                 let why = "its matcher can't be translated; all that gets here is closed";
                 if self.out.guard(route.at, "route", why, "write it with `matches`") {

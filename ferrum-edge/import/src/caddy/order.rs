@@ -1,6 +1,8 @@
 //! The order in which Caddy runs the directives of a site.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::tokens::CaddyLine;
 
@@ -28,6 +30,21 @@ impl Rank {
 /// Sorts as Caddy does: neighbours change places until none is before the other. The order does not hold among three, so
 /// that the way of sorting counts.
 pub(super) fn sort(lines: &mut [(Rank, &CaddyLine)]) {
+    lines.sort_by_key(|(rank, _)| rank.position);
+    for alike in lines.chunk_by_mut(|(one, _), (other, _)| one.position == other.position) {
+        // Where all of them ask for a path, or none does, the order holds among three.
+        if alike.iter().all(|(rank, _)| rank.length > 0) {
+            alike.sort_by_key(|(rank, _)| Reverse(rank.length));
+        } else if alike.iter().all(|(rank, _)| rank.length == 0) {
+            alike.sort_by_key(|(rank, _)| !rank.has_matcher);
+        } else {
+            sort_alike(alike);
+        }
+    }
+}
+
+/// The same for directives of one name.
+fn sort_alike(lines: &mut [(Rank, &CaddyLine)]) {
     for n in 1..lines.len() {
         let mut at = n;
         while at > 0 && lines[at].0.is_before(lines[at - 1].0) {
@@ -60,7 +77,7 @@ impl Neighbours {
     pub(super) fn neighbour(
         &self,
         line: &CaddyLine,
-        named: &HashMap<String, CaddyLine>,
+        named: &HashMap<String, Rc<CaddyLine>>,
     ) -> Option<Neighbour> {
         let group = match line.name() {
             "try_files" | "php_fastcgi" | "acme_server" => return None,

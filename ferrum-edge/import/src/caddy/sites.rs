@@ -1,6 +1,7 @@
 //! The sites of a Caddyfile: their addresses, and their directives in the order in which Caddy runs them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use serde_json::json;
 
@@ -8,7 +9,7 @@ use super::order::{Neighbour, Neighbours, Rank, is_block, is_harmless, sort};
 use super::strips::StripScope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
-use crate::changed::{RequestChange, What, seen};
+use crate::changed::{Changes, RequestChange, What};
 use crate::cond::Cond;
 use crate::draft::{Route, To, with_facet};
 use crate::ports::{Port, Ports};
@@ -74,14 +75,6 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The paths in its addresses, each once; the empty one is all.
-    fn paths(&self) -> Vec<&str> {
-        let mut paths: Vec<&str> = self.addresses.iter().map(|it| it.path.as_str()).collect();
-        paths.sort_unstable();
-        paths.dedup();
-        paths
-    }
-
     /// By how much it goes before other sites: those with longer paths are looked at first.
     fn lift(&self) -> i64 {
         let longest = self.addresses.iter().map(|it| it.path.len()).max().unwrap_or(0);
@@ -93,11 +86,11 @@ impl Site {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
     /// Matchers by name, as they are written: what they ask is asked of the request as it is where they are used.
-    pub(super) named: HashMap<String, CaddyLine>,
+    pub(super) named: Rc<HashMap<String, Rc<CaddyLine>>>,
     /// The prefix that `handle_path` took away.
     pub(super) stripped: String,
     /// What directives before changed about the request.
-    pub(super) changes: Vec<RequestChange>,
+    pub(super) changes: Changes,
     pub(super) root: Option<String>,
     pub(super) tries: Option<Vec<String>>,
     /// A file server stands behind what is here.
@@ -152,15 +145,19 @@ impl Caddy<'_> {
         let ports = self.listeners(&sites);
         self.fall_through(&sites);
         for site in &sites {
+            if self.out.is_too_large() {
+                return;
+            }
             let mut facets = Vec::new();
-            for (port, path) in
-                ports.all().flat_map(|port| site.paths().into_iter().map(move |path| (port, path)))
-            {
-                let of: Vec<&Address> =
-                    site.addresses.iter().filter(|it| it.port() == *port && it.path == path).collect();
-                if of.is_empty() {
-                    continue;
+            // By the order of all ports, and by their paths.
+            let mut by_port: BTreeMap<(usize, &str), Vec<&Address>> = BTreeMap::new();
+            for address in &site.addresses {
+                if let Some(place) = ports.place(&address.port()) {
+                    by_port.entry((place, &address.path)).or_default().push(address);
                 }
+            }
+            for ((place, path), of) in by_port {
+                let Some(port) = ports.at(place) else { continue };
                 let hosts: Vec<&str> =
                     of.iter().map(|it| it.host.as_str()).filter(|host| !host.is_empty()).collect();
                 let good = hosts.iter().all(|host| !host.trim_start_matches("*.").contains(['*', '{']));
@@ -252,11 +249,13 @@ impl Caddy<'_> {
 
     /// Directives as steps, in the order in which Caddy runs them.
     pub(super) fn directives(&mut self, lines: &[CaddyLine], scope: &mut Scope) -> Vec<RouteStep> {
+        let mut sets: HashMap<&str, &CaddyLine> = HashMap::new();
         for line in lines.iter().filter(|line| line.name().starts_with('@')) {
-            scope.named.insert(line.name().to_owned(), line.clone());
+            Rc::make_mut(&mut scope.named).insert(line.name().to_owned(), Rc::new(line.clone()));
+            sets.entry(line.name()).or_insert(line);
         }
         let named_path = |name: &str| {
-            let set = lines.iter().find(|line| line.name() == name)?;
+            let set = sets.get(name)?;
             let own = (set.word(1) == "path").then(|| set.word(2).to_owned());
             let is_set = set.words.len() == 1;
             let inner = set.inner().iter().find(|line| is_set && line.name() == "path");
@@ -295,7 +294,7 @@ impl Caddy<'_> {
         self.groups += 1;
         let group = is_sorted.then(|| self.groups.to_string());
         // Of the blocks of one group, a request passes one.
-        let mut taken = Cond::Never;
+        let mut taken = Vec::new();
         let (mut rewritten, mut before) = (Cond::Never, None);
         let neighbours = Neighbours::new(lines);
         let is_files = |line: &&CaddyLine| {
@@ -314,12 +313,12 @@ impl Caddy<'_> {
                 None if is_rewrite => {
                     // It is asked of the path before any of them.
                     let cond =
-                        cond.and_then(|cond| seen(cond, before.get_or_insert_with(|| scope.changes.clone())));
+                        cond.and_then(|cond| before.get_or_insert_with(|| scope.changes.clone()).seen(cond));
                     let first = cond.clone().map(|cond| cond.and(rewritten.clone().negate()));
                     rewritten = rewritten.or(cond.unwrap_or(Cond::Never));
                     first
                 }
-                None => cond.and_then(|cond| seen(cond, &scope.changes)),
+                None => cond.and_then(|cond| scope.changes.seen(cond)),
             };
             previous = own.map(|own| (own, cond.clone()));
             let name = line.name();
@@ -367,7 +366,13 @@ impl Caddy<'_> {
     }
 
     /// `handle`, `handle_path` and `route`. One that joins the one before it runs for the same requests, after it.
-    fn block(&mut self, block: Block<'_>, scope: &mut Scope, taken: &mut Cond, steps: &mut Vec<RouteStep>) {
+    fn block(
+        &mut self,
+        block: Block<'_>,
+        scope: &mut Scope,
+        taken: &mut Vec<Cond>,
+        steps: &mut Vec<RouteStep>,
+    ) {
         let Block { line, joins, cond, group } = block;
         let mut inner_scope = scope.clone();
         let mut inner = Vec::new();
@@ -387,7 +392,8 @@ impl Caddy<'_> {
         self.ways.extend(line.arguments().first().filter(|it| it.starts_with('/')).cloned());
         if line.name() == "route" {
             for named in line.inner().iter().filter(|line| line.name().starts_with('@')) {
-                inner_scope.named.insert(named.name().to_owned(), named.clone());
+                let named_set = Rc::new(named.clone());
+                Rc::make_mut(&mut inner_scope.named).insert(named.name().to_owned(), named_set);
             }
             let lines: Vec<&CaddyLine> =
                 line.inner().iter().filter(|line| !line.name().starts_with('@')).collect();
@@ -398,15 +404,18 @@ impl Caddy<'_> {
         self.ways.truncate(ways);
         let is_route = line.name() == "route";
         let is_alone = is_route || group.is_none();
-        let own = if is_alone || joins { cond.clone() } else { cond.clone().and(taken.clone().negate()) };
-        if !is_alone {
-            *taken = taken.clone().or(cond.clone());
-        }
         // Those who go on behind it are changed.
-        if !ends(&inner) {
-            for change in inner_scope.changes.drain(scope.changes.len()..).collect::<Vec<_>>() {
+        if inner_scope.changes.len() > scope.changes.len() && !ends(&inner) {
+            let own = match is_alone || joins {
+                true => cond.clone(),
+                false => cond.clone().and(Cond::any(taken.iter().cloned()).negate()),
+            };
+            for change in inner_scope.changes.iter().skip(scope.changes.len()).cloned().collect::<Vec<_>>() {
                 scope.changes.push(RequestChange::new(own.clone().and(change.when), change.what));
             }
+        }
+        if !is_alone {
+            taken.push(cond.clone());
         }
         self.out.done(line.at, line.text());
         if let (true, Some(RouteStep::Inner { steps: before, .. })) = (joins, steps.last_mut()) {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{RequestChange, What, seen};
+use super::{Changes, RequestChange, What, seen};
 use crate::cond::Cond;
 
 fn path(regex: &str) -> Cond {
@@ -92,4 +92,21 @@ fn what_is_not_known_is_said_to_be() {
         })
         .collect();
     assert_eq!(seen(path("/x"), &many), None);
+}
+
+/// Changes for some requests only could be followed back in two ways each.
+#[test]
+fn many_changes_for_some_requests_end() {
+    let when = || Cond::is(json!({ "clients": ["10.0.0.1"] }));
+    let changes: Vec<RequestChange> =
+        (0..60).map(|_| RequestChange::new(when(), What::Prepend("/a".to_owned()))).collect();
+    assert_eq!(seen(Cond::path("regex", "(?:/a)*.*"), &changes), None);
+    // Those of other headers are no matter, however many they are.
+    let mut all = Changes::default();
+    all.extend((0..20_000).map(|n| RequestChange::new(when(), What::NoHeader(format!("x-{n}")))));
+    let cond = Cond::is(json!({ "headers": { "x-a": "b" } }));
+    assert_eq!(all.seen(cond.clone()), Some(cond));
+    assert!(all.are_in("${request.header.X-7}") && !all.are_in("${request.header.x-a}${request.path}"));
+    all.push(RequestChange::new(Cond::Always, What::Header("X-A".to_owned(), "b".to_owned())));
+    assert_eq!(all.seen(Cond::is(json!({ "headers": { "x-a": "b" } }))), Some(Cond::Always));
 }

@@ -11,7 +11,7 @@ use super::maps;
 use super::rates::{Rate, Tracked};
 use super::sections::HaproxyLine;
 use super::why::Why;
-use crate::changed::{RequestChange, What, seen};
+use crate::changed::{Changes, RequestChange, What};
 use crate::cond::Cond;
 use crate::files::IncludeReader;
 use crate::text;
@@ -51,7 +51,7 @@ pub(super) type Ways = Vec<Vec<(bool, Term)>>;
 pub(super) struct Acls {
     named: HashMap<String, Vec<Term>>,
     /// What rules before changed about the request.
-    pub(super) changes: Vec<RequestChange>,
+    pub(super) changes: Changes,
     /// What rules before count.
     pub(super) tracked: Vec<Tracked>,
 }
@@ -76,7 +76,7 @@ impl Acls {
 
     /// What a condition asks of the request as rules before left it, by what the client sent.
     fn before_changes(&self, cond: Cond) -> Term {
-        if let Some(cond) = seen(cond.clone(), &self.changes) {
+        if let Some(cond) = self.changes.seen(cond.clone()) {
             return Term::Asks(cond);
         }
         let rule = self.changes.iter().rev().find(|change| change.concerns(&cond));

@@ -16,7 +16,7 @@ use crate::steps::RouteStep;
 /// By what requests are told apart, as `limit_by` says it; `None` where it can't, or where rules before change it.
 fn limit_by(key: &str, acls: &Acls) -> Option<String> {
     let text = template(&format!("%[{key}]")).filter(|_| !key.contains(','))?;
-    if acls.changes.iter().any(|change| change.what.is_in(&text)) {
+    if acls.changes.are_in(&text) {
         return None;
     }
     let variable = text.trim_start_matches("${").trim_end_matches('}');

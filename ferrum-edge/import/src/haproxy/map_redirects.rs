@@ -11,7 +11,6 @@ use super::plain::told;
 use super::rules::TODO;
 use super::sections::{HaproxyLine, Section};
 use super::templates::template;
-use crate::changed::seen;
 use crate::cond::Cond;
 use crate::draft::To;
 use crate::steps::{RouteEnd, RouteStep};
@@ -132,7 +131,7 @@ impl Haproxy<'_, '_> {
 /// The conditions of a map as ones on what the client sent.
 fn before_changes(mut mapped: Mapped, acls: &Acls) -> Result<Mapped, String> {
     for cond in mapped.entries.iter_mut().map(|(cond, _)| cond).chain([&mut mapped.there]) {
-        let known = seen(cond.clone(), &acls.changes);
+        let known = acls.changes.seen(cond.clone());
         *cond = known.ok_or_else(|| "what it asks for was changed before".to_owned())?;
     }
     Ok(mapped)

@@ -107,7 +107,7 @@ impl Haproxy<'_, '_> {
 
     /// Notes a rule whose text is made of the request as the client sent it.
     pub(super) fn told(&mut self, line: &HaproxyLine, text: &str, acls: &Acls) {
-        if acls.changes.iter().any(|change| change.what.is_in(text)) {
+        if acls.changes.are_in(text) {
             let why = "rules before it change what its text names; here it is what the client sent";
             self.out.partial(line.at, line.text(), why, "");
         } else {

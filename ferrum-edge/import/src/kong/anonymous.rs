@@ -1,8 +1,10 @@
 //! `X-Anonymous-Consumer`, in which Kong tells targets that a caller has not said who it is.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
-use super::callers::localise;
+use super::callers::{localise, named_configs};
 use super::plugins::{AUTHENTICATION, attach};
 use crate::draft::Import;
 
@@ -11,26 +13,29 @@ const FIELD: &str = "X-Anonymous-Consumer";
 /// Has the field set for anonymous callers, and removes what clients send under this name, wherever callers are asked who they are.
 pub(super) fn tell(out: &mut Import) {
     let asks = |config: &&Value| AUTHENTICATION.iter().any(|name| config["plugin_name"] == *name);
-    let configs: Vec<Value> = out.plugin_configs.iter().filter(asks).cloned().collect();
+    let anonymous = |config: &Value| config["config"]["anonymous"].as_str().map(str::to_owned);
+    let configs = || out.plugin_configs.iter().filter(asks);
+    // Whom each lets by, by its id.
+    let by_id: HashMap<&str, Option<String>> =
+        configs().filter_map(|config| Some((config["id"].as_str()?, anonymous(config)))).collect();
+    let everywhere: Vec<Option<String>> =
+        configs().filter(|config| config["scope"] == "global").map(anonymous).collect();
     let mut groups: Vec<(Vec<String>, Vec<usize>)> = Vec::new();
+    let mut places: HashMap<Vec<String>, usize> = HashMap::new();
     for (at, proxy) in out.proxies.iter().enumerate() {
         // Ports of TCP and UDP have no fields.
         if proxy.get("listen_port").is_some() {
             continue;
         }
-        let named = proxy.get("plugins").and_then(Value::as_array);
-        let is_named =
-            |id: &Value| named.is_some_and(|named| named.iter().any(|it| it["plugin_config_id"] == *id));
-        let mine: Vec<&Value> =
-            configs.iter().filter(|config| config["scope"] == "global" || is_named(&config["id"])).collect();
-        if mine.is_empty() {
+        let own: Vec<&Option<String>> = named_configs(proxy).filter_map(|id| by_id.get(id)).collect();
+        if own.is_empty() && everywhere.is_empty() {
             continue;
         }
-        let anonymous = mine.iter().filter_map(|config| config["config"]["anonymous"].as_str());
-        let mut names: Vec<String> = anonymous.map(str::to_owned).collect();
+        let mut names: Vec<String> = own.into_iter().chain(&everywhere).flatten().cloned().collect();
         names.sort_unstable();
         names.dedup();
-        match groups.iter_mut().find(|(known, _)| *known == names) {
+        let place = *places.entry(names.clone()).or_insert(groups.len());
+        match groups.get_mut(place) {
             Some((_, proxies)) => proxies.push(at),
             None => groups.push((names, vec![at])),
         }

@@ -1,11 +1,17 @@
 //! Plugins of consumers and of consumer groups: plugin configs for those callers, on every proxy that asks who callers are.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use super::plugins::{attach, is_harmless};
 use super::{Kong, counterparts, is_off, name};
 use crate::draft::Import;
+use crate::error::Failure;
 use crate::tree::Node;
+
+/// Pairs of a plugin of callers and a proxy that an import may have: each is a reference in the configuration that is made.
+const MAX_PAIRS: usize = 1_000_000;
 
 /// Plugins of ours that identify callers, in the order in which they run.
 const IDENTIFYING: [&str; 8] = [
@@ -49,6 +55,36 @@ impl Callers {
             Self::Consumer(name) => json!({ "consumers": [name] }),
         }
     }
+
+    /// A condition that holds for other callers only. Those that it leaves out already stand in one list with these.
+    fn excluded(&self, when: Option<Value>) -> Value {
+        let (key, name) = match self {
+            Self::Group(group) => ("groups", group_name(group)),
+            Self::Consumer(name) => ("consumers", name.clone()),
+        };
+        let Some(mut when) = when else { return json!({ "not": self.condition() }) };
+        if let Some(list) = left_out(&mut when, key) {
+            list.push(json!(name));
+            return when;
+        }
+        let Some(Value::Array(all)) = when.get_mut("all") else {
+            return json!({ "all": [when, { "not": self.condition() }] });
+        };
+        if let Some(list) = all.iter_mut().find_map(|one| left_out(one, key)) {
+            list.push(json!(name));
+        } else {
+            all.push(json!({ "not": self.condition() }));
+        }
+        when
+    }
+}
+
+/// The callers of a condition that is about nothing else than leaving them out.
+fn left_out<'w>(when: &'w mut Value, key: &str) -> Option<&'w mut Vec<Value>> {
+    let only = |value: &Value| value.as_object().is_some_and(|it| it.len() == 1);
+    let is_it = only(when) && when.get("not").is_some_and(only);
+    let list = when.get_mut("not").filter(|_| is_it)?.get_mut(key)?;
+    list.as_array_mut()
 }
 
 /// A plugin of callers, until all proxies are known.
@@ -78,22 +114,38 @@ impl Kong {
     }
 
     /// Puts the plugins of callers where they run: groups first, so that those of consumers take their place.
-    pub(super) fn place_caller_plugins(&mut self) {
+    ///
+    /// # Errors
+    /// When there are too many pairs of such a plugin and a proxy.
+    pub(super) fn place_caller_plugins(&mut self, file: &str) -> Result<(), Failure> {
         let mut all = std::mem::take(&mut self.caller_plugins);
         all.sort_by(|one, other| one.callers.cmp(&other.callers));
-        let mut made: Vec<(String, Callers)> = Vec::new();
+        let identifying = identifying(&self.out);
+        let mut in_use: HashMap<&'static str, ConfigsInUse> = HashMap::new();
         for one in all {
             self.out.here = one.plugin.at;
             let theirs = name(&one.plugin);
             match self.caller_settings(&one) {
-                Some((ours, settings)) => self.place_caller_plugin(&one, ours, &settings, &mut made),
+                Some((ours, settings)) => {
+                    let known = in_use.entry(ours).or_insert_with(|| {
+                        localise(&mut self.out, ours);
+                        ConfigsInUse::of(&self.out, ours)
+                    });
+                    self.place_caller_plugin(&one, ours, &settings, &identifying, known);
+                }
                 None if is_harmless(&theirs) => {
                     self.out.miss(&one.place, "its settings have no counterpart here");
                 }
                 None => self.leave_out(&one),
             }
             one.plugin.see_all();
+            if in_use.values().map(|known| known.pairs).sum::<usize>() > MAX_PAIRS {
+                let why =
+                    format!("plugins of consumers and groups run for more than {MAX_PAIRS} routes in all");
+                return Err(Failure::new(file, one.plugin.at.line, why));
+            }
         }
+        Ok(())
     }
 
     /// Our plugin's name and settings.
@@ -116,14 +168,17 @@ impl Kong {
         one: &CallerPlugin,
         ours: &'static str,
         settings: &Value,
-        made: &mut Vec<(String, Callers)>,
+        identifying: &BTreeMap<usize, &'static str>,
+        known: &mut ConfigsInUse,
     ) {
         let is_early = EARLY.contains(&ours);
-        localise(&mut self.out, ours);
-        let is_meant = |at: &usize| one.proxies.as_ref().is_none_or(|proxies| proxies.contains(at));
+        let mut meant: Vec<(usize, &'static str)> = match &one.proxies {
+            Some(proxies) => proxies.iter().filter_map(|at| Some((*at, *identifying.get(at)?))).collect(),
+            None => identifying.iter().map(|(at, last)| (*at, *last)).collect(),
+        };
+        meant.sort_unstable_by_key(|(at, _)| *at);
         let mut parts: Vec<(&'static str, Vec<usize>)> = Vec::new();
-        for at in (0..self.out.proxies.len()).filter(is_meant) {
-            let Some(last) = last_identifying(&self.out, at) else { continue };
+        for (at, last) in meant {
             match parts.iter_mut().find(|(known, _)| !is_early || *known == last) {
                 Some((_, proxies)) => proxies.push(at),
                 None => parts.push((last, vec![at])),
@@ -135,10 +190,11 @@ impl Kong {
         }
         let mut overlaps = false;
         for (last, proxies) in parts {
+            known.pairs += proxies.len();
             if is_early {
-                overlaps |= proxies.iter().any(|at| !configs_of_plugin(&self.out, *at, ours).is_empty());
+                overlaps |= proxies.iter().any(|at| known.proxies.contains(at));
             } else {
-                self.narrow(ours, &proxies, &one.callers, made);
+                self.narrow(ours, &proxies, &one.callers, known);
             }
             let id =
                 self.out.shared_plugin(&format!("{}-{ours}", slug(&one.callers)), ours, settings.clone());
@@ -149,7 +205,11 @@ impl Kong {
                 }
             }
             attach(&mut self.out, &proxies, &id);
-            made.push((id, one.callers.clone()));
+            known.proxies.extend(&proxies);
+            if let Callers::Group(_) = one.callers {
+                let place = self.out.plugin_configs.len() - 1;
+                known.configs.insert(id, ConfigInUse { place, is_of_group: true, users: proxies });
+            }
         }
         match ours {
             "rate_limiting" => {
@@ -165,45 +225,39 @@ impl Kong {
     }
 
     /// Has what these proxies have of a plugin run for other callers only: Kong runs the one of the callers in its place.
-    fn narrow(&mut self, ours: &str, proxies: &[usize], callers: &Callers, made: &[(String, Callers)]) {
-        let of_callers = |id: &str| made.iter().find(|(known, _)| known == id).map(|(_, callers)| callers);
-        let mut ids: Vec<String> =
-            proxies.iter().flat_map(|at| configs_of_plugin(&self.out, *at, ours)).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        // Of several groups of a caller, all plugins run.
-        ids.retain(|id| match (of_callers(id), callers) {
-            (None, _) | (Some(Callers::Group(_)), Callers::Consumer(_)) => true,
-            (Some(_), _) => false,
-        });
-        for id in ids {
-            let users: Vec<usize> = (0..self.out.proxies.len())
-                .filter(|at| configs_of_plugin(&self.out, *at, ours).contains(&id))
-                .collect();
-            let inside: Vec<usize> = users.iter().copied().filter(|at| proxies.contains(at)).collect();
-            let Some(config) = self.out.plugin_configs.iter().find(|it| it["id"] == id.as_str()).cloned()
-            else {
+    fn narrow(&mut self, ours: &str, proxies: &[usize], callers: &Callers, known: &mut ConfigsInUse) {
+        let is_of_consumer = matches!(callers, Callers::Consumer(_));
+        let mut copies = Vec::new();
+        for (id, config) in &mut known.configs {
+            // Of several groups of a caller, all plugins run.
+            if config.is_of_group && !is_of_consumer {
                 continue;
-            };
-            let others = json!({ "not": callers.condition() });
-            let when = match config.get("when") {
-                Some(when) => json!({ "all": [when, others] }),
-                None => others,
-            };
-            if inside.len() == users.len() {
-                let own = self.out.plugin_configs.iter_mut().find(|it| it["id"] == id.as_str());
-                own.into_iter().for_each(|own| own["when"] = when.clone());
+            }
+            known.pairs += config.users.len();
+            let (inside, others): (Vec<usize>, Vec<usize>) =
+                config.users.iter().partition(|at| proxies.binary_search(at).is_ok());
+            if inside.is_empty() {
+                continue;
+            }
+            let Some(written) = self.out.plugin_configs.get_mut(config.place) else { continue };
+            if others.is_empty() {
+                let when = written.get_mut("when").map(Value::take);
+                written["when"] = callers.excluded(when);
                 continue;
             }
             // Other proxies do not know their callers: for them it stays as it is.
-            let copy = self.out.shared_plugin(&format!("{id}-others"), ours, config["config"].clone());
-            if let Some(made) = self.out.plugin_configs.last_mut() {
-                made["when"] = when;
+            let (when, settings) =
+                (callers.excluded(written.get("when").cloned()), written["config"].clone());
+            let copy = self.out.shared_plugin(&format!("{id}-others"), ours, settings);
+            let place = self.out.plugin_configs.len() - 1;
+            self.out.plugin_configs[place]["when"] = when;
+            for at in &inside {
+                rename(&mut self.out, *at, id, &copy);
             }
-            for at in inside {
-                rename(&mut self.out, at, &id, &copy);
-            }
+            config.users = others;
+            copies.push((copy, ConfigInUse { place, is_of_group: false, users: inside }));
         }
+        known.configs.extend(copies);
     }
 
     /// Leaves out the consumers that a guard is for: they would get in without it.
@@ -212,12 +266,34 @@ impl Kong {
         if !self.out.guard(one.plugin.at, &one.place, why, "add it with plugins whose `when` names them") {
             return;
         }
-        self.out.consumers.retain(|consumer| match &one.callers {
-            Callers::Consumer(name) => consumer["username"] != name.as_str(),
-            Callers::Group(group) => {
-                let name = group_name(group);
-                !consumer["acl_groups"].as_array().is_some_and(|all| all.iter().any(|it| *it == name))
-            }
+        match &one.callers {
+            Callers::Consumer(name) => self.left_out.usernames.insert(name.clone()),
+            Callers::Group(group) => self.left_out.groups.insert(group_name(group)),
+        };
+    }
+}
+
+/// Consumers that are left out: they would get in without what guards them.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    pub(super) has_all: bool,
+    pub(super) usernames: HashSet<String>,
+    /// Usernames, ids and ids of one's own.
+    pub(super) names: HashSet<String>,
+    groups: HashSet<String>,
+}
+
+impl LeftOut {
+    /// Takes them out of the consumers that are made.
+    pub(super) fn apply(&self, consumers: &mut Vec<Value>) {
+        let is_in =
+            |known: &HashSet<String>, name: &Value| name.as_str().is_some_and(|it| known.contains(it));
+        consumers.retain(|consumer| {
+            let is_named = is_in(&self.usernames, &consumer["username"])
+                || ["username", "id", "custom_id"].iter().any(|key| is_in(&self.names, &consumer[*key]));
+            let groups = consumer["acl_groups"].as_array();
+            let is_member = groups.is_some_and(|all| all.iter().any(|it| is_in(&self.groups, it)));
+            !(self.has_all || is_named || is_member)
         });
     }
 }
@@ -229,12 +305,49 @@ fn slug(callers: &Callers) -> String {
     }
 }
 
-/// Ids of the plugin configs of this plugin that a proxy names.
-fn configs_of_plugin(out: &Import, at: usize, ours: &str) -> Vec<String> {
-    let list = out.proxies.get(at).and_then(|proxy| proxy.get("plugins")).and_then(Value::as_array);
-    let ids = list.into_iter().flatten().filter_map(|it| it["plugin_config_id"].as_str());
-    let is_it = |id: &&str| out.plugin_configs.iter().any(|it| it["id"] == *id && it["plugin_name"] == ours);
-    ids.filter(is_it).map(str::to_owned).collect()
+/// Ids of the plugin configs that a proxy names.
+pub(super) fn named_configs(proxy: &Value) -> impl Iterator<Item = &str> {
+    let list = proxy.get("plugins").and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(|it| it["plugin_config_id"].as_str())
+}
+
+/// A plugin config that proxies name, and that is not a consumer's.
+struct ConfigInUse {
+    /// Its place among all plugin configs.
+    place: usize,
+    is_of_group: bool,
+    /// The proxies that name it, in order.
+    users: Vec<usize>,
+}
+
+/// The plugin configs of one plugin that proxies name.
+#[derive(Default)]
+struct ConfigsInUse {
+    configs: BTreeMap<String, ConfigInUse>,
+    /// The proxies that name any, also a consumer's.
+    proxies: HashSet<usize>,
+    /// How many pairs of a plugin of callers and a proxy were looked at.
+    pairs: usize,
+}
+
+impl ConfigsInUse {
+    fn of(out: &Import, ours: &str) -> Self {
+        let all = out.plugin_configs.iter().enumerate().filter(|(_, it)| it["plugin_name"] == ours);
+        let places: HashMap<&str, usize> =
+            all.filter_map(|(place, it)| Some((it["id"].as_str()?, place))).collect();
+        let mut made = Self::default();
+        for (at, proxy) in out.proxies.iter().enumerate() {
+            for (id, place) in named_configs(proxy).filter_map(|id| Some((id, *places.get(id)?))) {
+                let new = || ConfigInUse { place, is_of_group: false, users: Vec::new() };
+                let config = made.configs.entry(id.to_owned()).or_insert_with(new);
+                if config.users.last() != Some(&at) {
+                    config.users.push(at);
+                }
+                made.proxies.insert(at);
+            }
+        }
+        made
+    }
 }
 
 /// Has a proxy name another plugin config instead of this one.
@@ -246,17 +359,19 @@ fn rename(out: &mut Import, at: usize, from: &str, to: &str) {
     }
 }
 
-/// The last plugin by which a proxy asks who callers are; `None` for ports of TCP and UDP, and where callers are not asked.
-fn last_identifying(out: &Import, at: usize) -> Option<&'static str> {
-    if out.proxies.get(at)?.get("listen_port").is_some() {
-        return None;
-    }
-    let is_everywhere =
-        |name: &str| out.plugin_configs.iter().any(|it| it["plugin_name"] == name && it["scope"] == "global");
-    IDENTIFYING
-        .into_iter()
-        .rev()
-        .find(|name| is_everywhere(name) || !configs_of_plugin(out, at, name).is_empty())
+/// The last plugin by which each proxy asks who callers are, by its position; ports of TCP and UDP, and proxies that do not ask
+/// callers, are not among them.
+fn identifying(out: &Import) -> BTreeMap<usize, &'static str> {
+    let rank = |config: &Value| IDENTIFYING.iter().position(|name| config["plugin_name"] == *name);
+    let global = out.plugin_configs.iter().filter(|it| it["scope"] == "global").filter_map(rank).max();
+    let ranks: HashMap<&str, usize> =
+        out.plugin_configs.iter().filter_map(|it| Some((it["id"].as_str()?, rank(it)?))).collect();
+    let last = |proxy: &Value| {
+        let own = named_configs(proxy).filter_map(|id| ranks.get(id).copied()).max();
+        own.max(global).and_then(|last| IDENTIFYING.get(last).copied())
+    };
+    let http = out.proxies.iter().enumerate().filter(|(_, proxy)| proxy.get("listen_port").is_none());
+    http.filter_map(|(at, proxy)| Some((at, last(proxy)?))).collect()
 }
 
 /// Has all proxies of HTTP name the global plugin configs of this plugin, where they have none of their own: one that is added to
@@ -268,11 +383,16 @@ pub(super) fn localise(out: &mut Import, ours: &str) {
         config["scope"] = json!("proxy_group");
         ids.extend(config["id"].as_str().map(str::to_owned));
     }
-    let is_http = |at: &usize| out.proxies.get(*at).is_some_and(|it| it.get("listen_port").is_none());
-    let proxies: Vec<usize> = (0..out.proxies.len())
-        .filter(is_http)
-        .filter(|at| configs_of_plugin(out, *at, ours).is_empty())
-        .collect();
+    if ids.is_empty() {
+        return;
+    }
+    let configs = out.plugin_configs.iter().filter(|it| it["plugin_name"] == ours);
+    let known: HashSet<&str> = configs.filter_map(|it| it["id"].as_str()).collect();
+    let is_without = |proxy: &Value| {
+        proxy.get("listen_port").is_none() && !named_configs(proxy).any(|id| known.contains(id))
+    };
+    let proxies: Vec<usize> =
+        out.proxies.iter().enumerate().filter(|(_, proxy)| is_without(proxy)).map(|(at, _)| at).collect();
     for id in ids {
         attach(out, &proxies, &id);
     }

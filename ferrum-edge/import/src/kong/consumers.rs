@@ -1,5 +1,7 @@
 //! Kong's consumers, and plugins that are theirs.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::callers::Callers;
@@ -54,6 +56,7 @@ impl Kong {
         if let Some(id) = text(consumer, "id") {
             self.usernames.insert(id.to_owned(), username.to_owned());
         }
+        self.consumers.entry(username.to_owned()).or_insert(self.out.consumers.len());
         self.out.consumers.push(Value::Object(made));
         for plugin in list(consumer, "plugins") {
             let place = format!("{place}, plugin {}", name(plugin));
@@ -80,18 +83,25 @@ impl Kong {
             "add it with plugins whose `when` names it",
         ) {
             // Without one it is for a group of consumers, and any may be in it.
-            let is_meant = |made: &Value| {
-                let is = |key: &str| consumer.is_none() || ours(made, key) == consumer.as_deref();
-                is("username") || is("id") || is("custom_id")
-            };
-            self.out.consumers.retain(|made| !is_meant(made));
+            match consumer {
+                Some(name) => {
+                    self.left_out.names.insert(name);
+                }
+                None => self.left_out.has_all = true,
+            }
         }
     }
 
     /// Has authentication plugins name their anonymous consumer by its username. One that is not there, or was left out for what
     /// guards it, is none: then callers have to say who they are.
     pub(super) fn anonymous(&mut self) {
-        let consumers = &self.out.consumers;
+        let mut consumers: HashMap<&str, &str> = HashMap::new();
+        for consumer in &self.out.consumers {
+            let Some(username) = ours(consumer, "username") else { continue };
+            for name in [Some(username), ours(consumer, "custom_id")].into_iter().flatten() {
+                consumers.entry(name).or_insert(username);
+            }
+        }
         let mut gone = Vec::new();
         for config in &mut self.out.plugin_configs {
             let id = config["id"].as_str().unwrap_or_default().to_owned();
@@ -100,10 +110,7 @@ impl Kong {
                 continue;
             };
             let called = self.usernames.get(&said).unwrap_or(&said);
-            let found = consumers
-                .iter()
-                .find(|it| ours(it, "username") == Some(called) || ours(it, "custom_id") == Some(called));
-            match found.and_then(|it| ours(it, "username")) {
+            match consumers.get(called.as_str()).copied() {
                 Some(username) => set(settings, "anonymous", username),
                 None => {
                     settings.shift_remove("anonymous");

@@ -189,16 +189,16 @@ fn belong(entries: &mut Vec<(String, Node)>, section: &str, owners: &str, named:
     let (key, Node { at: place, value, .. }) = entries.remove(at);
     let NodeValue::List(list) = value else { return entries.insert(at, (key, Node::new(place, value))) };
     let mut left = Vec::new();
+    let mut all = entries.iter_mut().find(|(key, _)| key == owners).map(|(_, all)| &mut all.value);
+    let places = all.as_deref().map(places).unwrap_or_default();
     for item in list {
         let owner = item.get(named).and_then(|it| {
             let name = it.str().or_else(|| ["id", "name", "username"].iter().find_map(|key| it.text_of(key)));
             name.map(str::to_owned)
         });
-        let all = entries.iter_mut().find(|(key, _)| key == owners).map(|(_, all)| &mut all.value);
-        let found = match (owner, all) {
-            (Some(owner), Some(NodeValue::List(all))) => all.iter_mut().find(|it| {
-                ["username", "name", "id", "custom_id"].iter().any(|key| it.text_of(key) == Some(&owner))
-            }),
+        let place = owner.and_then(|owner| places.get(&owner).copied());
+        let found = match (place, &mut all) {
+            (Some(place), Some(NodeValue::List(all))) => all.get_mut(place),
             _ => None,
         };
         match found.map(|found| &mut found.value) {
@@ -209,6 +209,22 @@ fn belong(entries: &mut Vec<(String, Node)>, section: &str, owners: &str, named:
     if !left.is_empty() {
         entries.insert(at, (key, Node::list(place, left)));
     }
+}
+
+/// Where the objects of a list are, by what others may name them by.
+fn places(list: &NodeValue) -> HashMap<String, usize> {
+    let mut made = HashMap::new();
+    let NodeValue::List(list) = list else { return made };
+    for (place, it) in list.iter().enumerate() {
+        for (key, value) in it.all_entries() {
+            if let (true, Some(name)) =
+                (["username", "name", "id", "custom_id"].contains(&key.as_str()), value.str())
+            {
+                made.entry(name.to_owned()).or_insert(place);
+            }
+        }
+    }
+    made
 }
 
 /// Adds an object to its owner's list.

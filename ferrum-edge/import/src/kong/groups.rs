@@ -20,8 +20,8 @@ impl Kong {
         for member in list(group, "consumers") {
             let called = member.str().or_else(|| text(member, "username")).unwrap_or_default();
             let called = self.usernames.get(called).cloned().unwrap_or_else(|| called.to_owned());
-            let is_it = |made: &&mut Value| made["username"] == called.as_str();
-            if let Some(made) = self.out.consumers.iter_mut().find(is_it) {
+            let place = self.consumers.get(&called).copied();
+            if let Some(made) = place.and_then(|at| self.out.consumers.get_mut(at)) {
                 add_group(made, &group_name(&own));
             }
         }

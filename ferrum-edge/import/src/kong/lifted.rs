@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::routes::MORE;
-use super::within::plugins_as;
+use super::within::Belongings;
 use crate::draft::Import;
 use crate::report::At;
 
@@ -29,12 +29,16 @@ pub(super) fn add(out: &mut Import) {
         let what = "routes with hosts beside routes without";
         return out.partial(At::default(), what, why, "give all of them hosts");
     }
+    let belongings = Belongings::of(out);
     for at in 0..out.proxies.len() {
         let proxy = &out.proxies[at];
         if proxy.get("listen_port").is_some() {
             continue;
         }
         let (own, mine) = (hosts(proxy), asks(proxy));
+        if !own.is_empty() && !own.iter().any(|host| host.starts_with('*')) {
+            continue;
+        }
         let is_wider = |host: &String| {
             let below = |pattern: &String| pattern.strip_prefix('*').is_some_and(|end| host.ends_with(end));
             own.is_empty() || !own.contains(host) && own.iter().any(below)
@@ -47,7 +51,7 @@ pub(super) fn add(out: &mut Import) {
             .map(|(host, _)| host.clone())
             .collect();
         for hosts in lifted.chunks(MAX_HOSTS) {
-            one(out, at, hosts);
+            one(out, &belongings, at, hosts);
         }
     }
 }
@@ -63,12 +67,12 @@ fn asks(proxy: &Value) -> i64 {
 }
 
 /// The same proxy for these hosts.
-fn one(out: &mut Import, at: usize, hosts: &[String]) {
+fn one(out: &mut Import, belongings: &Belongings, at: usize, hosts: &[String]) {
     let mut copy = out.proxies[at].clone();
     let before = copy["id"].as_str().unwrap_or_default().to_owned();
     let id = out.id("proxy", &format!("{before}-hosts"));
     copy["id"] = json!(id);
     copy["hosts"] = json!(hosts);
-    plugins_as(out, &before, &id);
+    belongings.copy(out, &before, &id);
     out.proxies.push(copy);
 }

@@ -1,5 +1,7 @@
 //! Kong's plugins that write records of requests, as places that the gateway's access records go to.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::text;
@@ -70,14 +72,34 @@ fn of(theirs: &str, config: &Node) -> Option<(&'static str, Map<String, Value>)>
     Some((kind, made))
 }
 
-/// Has the records of a proxy go where those of another one go.
-pub(super) fn as_before(out: &mut Import, before: &str, id: &str) {
-    let Some(log) = out.gateway.get_mut("access_log") else { return };
-    for sink in log["sinks"].as_array_mut().into_iter().flatten() {
-        if let Some(Value::Array(proxies)) = sink.get_mut("proxies")
-            && proxies.iter().any(|it| it == before)
-        {
-            proxies.push(json!(id));
+/// The places that the records of some proxies go to, by the ids of those proxies.
+pub(super) struct SinkUsers(HashMap<String, Vec<usize>>);
+
+impl SinkUsers {
+    pub(super) fn of(out: &Import) -> Self {
+        let mut made: HashMap<String, Vec<usize>> = HashMap::new();
+        let sinks = out.gateway.get("access_log").and_then(|log| log["sinks"].as_array());
+        for (place, sink) in sinks.into_iter().flatten().enumerate() {
+            for proxy in sink["proxies"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                let known = made.entry(proxy.to_owned()).or_default();
+                if known.last() != Some(&place) {
+                    known.push(place);
+                }
+            }
+        }
+        Self(made)
+    }
+
+    /// Has the records of a proxy go where those of another one go.
+    pub(super) fn copy(&self, out: &mut Import, before: &str, id: &str) {
+        let (Some(places), Some(log)) = (self.0.get(before), out.gateway.get_mut("access_log")) else {
+            return;
+        };
+        for place in places {
+            let proxies = log["sinks"].get_mut(*place).and_then(|sink| sink["proxies"].as_array_mut());
+            if let Some(proxies) = proxies {
+                proxies.push(json!(id));
+            }
         }
     }
 }

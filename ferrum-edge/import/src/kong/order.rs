@@ -1,6 +1,6 @@
 //! Where plugins run: of several with one name, a request has the one that is closest to its route.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::callers::Callers;
 use super::{Kong, is_off, list, name, plugins, reference};
@@ -66,7 +66,8 @@ impl Kong {
         match (reference(object, "route"), reference(object, "service")) {
             (Some(route), Some(service)) => {
                 let of_service = of_service(service);
-                let both = of_route(route).into_iter().filter(|at| of_service.contains(at)).collect();
+                let both =
+                    of_route(route).into_iter().filter(|at| of_service.binary_search(at).is_ok()).collect();
                 (Rank::RouteOfService, Some(both))
             }
             (Some(route), None) => (Rank::Route, Some(of_route(route))),
@@ -79,7 +80,7 @@ impl Kong {
     pub(super) fn place_plugins(&mut self) {
         let mut all = std::mem::take(&mut self.plugins);
         all.sort_by_key(|scoped| scoped.rank);
-        let mut had: HashSet<(String, usize)> = HashSet::new();
+        let mut had: HashMap<String, HashSet<usize>> = HashMap::new();
         for Scoped { place, plugin, proxies, .. } in &all {
             let called = name(plugin);
             let everywhere: Vec<usize>;
@@ -97,7 +98,8 @@ impl Kong {
             };
             let mut left = proxies.clone();
             if !is_off(plugin) {
-                left.retain(|at| had.insert((called.clone(), *at)));
+                let had = had.entry(called.clone()).or_default();
+                left.retain(|at| had.insert(*at));
             }
             if left.is_empty() && !proxies.is_empty() {
                 let why = "all of its routes have one of their own";

@@ -329,3 +329,58 @@ consumers:
         assert_eq!((&config["when"], &config["after"]), (&gold, &serde_json::json!("key_auth")), "{plugin}");
     }
 }
+
+/// What holds for a route leaves out all consumers that have a plugin of their own in one condition, however many they are.
+#[test]
+fn plugins_of_many_consumers_leave_conditions_flat() {
+    let names: Vec<String> = (0..40).map(|n| format!("c{n:02}")).collect();
+    let consumer = |name: &String| {
+        format!("- {{username: {name}, plugins: [{{name: rate-limiting, config: {{minute: 5}}}}]}}\n")
+    };
+    let consumers: String = names.iter().map(consumer).collect();
+    let text = format!(
+        "_format_version: '3.0'\nservices: [{{name: s, url: 'http://10.0.0.1:1', routes: [{{name: r, paths: [/]}}]}}]\n\
+         plugins: [{{name: key-auth}}, {{name: rate-limiting, config: {{minute: 9}}}}]\nconsumers:\n{consumers}"
+    );
+    let made = whole(&text);
+    let limits: Vec<&Value> =
+        made.plugin_configs.iter().filter(|it| it["plugin_name"] == "rate_limiting").collect();
+    assert_eq!(limits.len(), 41);
+    assert_eq!(limits[0]["when"], json!({ "not": { "consumers": names } }));
+    assert_eq!(limits[40]["when"], json!({ "consumers": ["c39"] }));
+}
+
+/// Each consumer's plugin is named by each route: what would be too many references is refused.
+#[test]
+fn plugins_of_many_consumers_on_many_routes_are_refused() {
+    let routes: String = (0..1500).map(|n| format!("{{name: r{n}, paths: [/{n}]}},")).collect();
+    let plugin = "plugins: [{name: rate-limiting, config: {minute: 5}}]";
+    let consumers: String = (0..1000).map(|n| format!("- {{username: c{n}, {plugin}}}\n")).collect();
+    let text = format!(
+        "_format_version: '3.0'\nservices: [{{name: s, url: 'http://10.0.0.1:1', routes: [{routes}]}}]\n\
+         plugins: [{{name: key-auth}}]\nconsumers:\n{consumers}"
+    );
+    let sources = [("kong.yml".to_owned(), text)];
+    let error = crate::import(Format::Kong, &sources, &NoFiles, Options::default()).err();
+    let error = error.map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("run for more than 1000000 routes in all"), "{error}");
+}
+
+/// Each credential finds its owner, also where many stand apart.
+#[test]
+fn credentials_that_stand_apart_are_their_owners() {
+    let text = "_format_version: '3.0'
+services: [{name: s, url: 'http://10.0.0.1:1', routes: [{name: r, paths: [/]}]}]
+plugins: [{name: key-auth}]
+consumers: [{username: ann}, {username: bob, custom_id: b2}, {username: b2}]
+keyauth_credentials:
+- {consumer: b2, key: 0123456789abcdef}
+- {consumer: {username: ann}, key: fedcba9876543210}
+- {consumer: nobody, key: 0000000000000000}
+";
+    let made = whole(text);
+    let keys: Vec<Value> =
+        made.consumers.iter().map(|it| it["credentials"]["key_auth"][0]["key"].clone()).collect();
+    assert_eq!(keys, [json!("fedcba9876543210"), json!("0123456789abcdef"), Value::Null]);
+    assert!(made.report.losses().any(|it| it.what.contains("keyauth_credentials")));
+}

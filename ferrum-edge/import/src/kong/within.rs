@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
+use super::logs::SinkUsers;
 use crate::draft::{Import, set};
 use crate::text;
 
@@ -31,9 +32,10 @@ pub(super) fn add(out: &mut Import) {
             set(proxy, "priority", before + length);
         }
     }
+    let belongings = Belongings::of(out);
     for (at, own) in within {
         let Some(Value::Object(proxy)) = out.proxies.get(at).cloned() else { continue };
-        one(out, proxy, &own);
+        one(out, &belongings, proxy, &own);
     }
 }
 
@@ -146,7 +148,7 @@ fn hosts(proxy: &Value) -> Vec<String> {
 }
 
 /// The same proxy for the paths that go on within a segment. What is left of them gets a slash, as Kong has it.
-fn one(out: &mut Import, mut proxy: Map<String, Value>, own: &str) {
+fn one(out: &mut Import, belongings: &Belongings, mut proxy: Map<String, Value>, own: &str) {
     let before = proxy["id"].as_str().unwrap_or_default().to_owned();
     let id = out.id("proxy", &format!("{before}-within"));
     set(&mut proxy, "id", id.clone());
@@ -166,19 +168,37 @@ fn one(out: &mut Import, mut proxy: Map<String, Value>, own: &str) {
         let from = format!("^{}(.*)$", text::literal(own));
         out.plugin(&id, "rewrite", json!({ "regex": [{ "from": from, "to": to }] }));
     }
-    plugins_as(out, &before, &id);
+    belongings.copy(out, &before, &id);
     out.proxies.push(Value::Object(proxy));
 }
 
-/// Gives a proxy copies of the plugins that are another one's alone, and has its records go where the other one's go.
-pub(super) fn plugins_as(out: &mut Import, before: &str, id: &str) {
-    super::logs::as_before(out, before, id);
-    let mut copies: Vec<Value> =
-        out.plugin_configs.iter().filter(|config| config["proxy_id"] == before).cloned().collect();
-    for copy in &mut copies {
-        let name = copy["plugin_name"].as_str().unwrap_or_default().to_owned();
-        copy["id"] = json!(out.id("plugin", &format!("{id}-{name}")));
-        copy["proxy_id"] = json!(id);
+/// What belongs to each proxy beside what it says itself, by the ids of proxies.
+pub(super) struct Belongings {
+    /// Places of the plugin configs that are one proxy's alone.
+    plugins: HashMap<String, Vec<usize>>,
+    sinks: SinkUsers,
+}
+
+impl Belongings {
+    pub(super) fn of(out: &Import) -> Self {
+        let mut plugins: HashMap<String, Vec<usize>> = HashMap::new();
+        for (place, config) in out.plugin_configs.iter().enumerate() {
+            if let Some(proxy) = config.get("proxy_id").and_then(Value::as_str) {
+                plugins.entry(proxy.to_owned()).or_default().push(place);
+            }
+        }
+        Self { plugins, sinks: SinkUsers::of(out) }
     }
-    out.plugin_configs.extend(copies);
+
+    /// Gives a proxy copies of the plugins that are another one's alone, and has its records go where the other one's go.
+    pub(super) fn copy(&self, out: &mut Import, before: &str, id: &str) {
+        self.sinks.copy(out, before, id);
+        for place in self.plugins.get(before).into_iter().flatten() {
+            let Some(mut copy) = out.plugin_configs.get(*place).cloned() else { continue };
+            let name = copy["plugin_name"].as_str().unwrap_or_default().to_owned();
+            copy["id"] = json!(out.id("plugin", &format!("{id}-{name}")));
+            copy["proxy_id"] = json!(id);
+            out.plugin_configs.push(copy);
+        }
+    }
 }

@@ -1,5 +1,10 @@
 //! What is asked of a value, as nginx compares it.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use regex::{Regex, RegexBuilder};
+
 use crate::text;
 
 /// What is asked of a value.
@@ -23,14 +28,36 @@ impl Test<'_> {
         match self {
             Self::Same(wanted, true) => text.eq_ignore_ascii_case(wanted),
             Self::Same(wanted, false) => text == *wanted,
-            Self::Regex(regex, ignores) => regex::RegexBuilder::new(regex)
-                .case_insensitive(*ignores)
-                .size_limit(1 << 20)
-                .build()
-                .is_ok_and(|regex| regex.is_match(text)),
+            Self::Regex(regex, ignores) => {
+                compiled(regex, *ignores).is_some_and(|regex| regex.is_match(text))
+            }
             Self::True => !matches!(text, "" | "0"),
         }
     }
+}
+
+/// Regexes that are kept compiled: servers ask for the same ones, again and again.
+const MAX_KEPT: usize = 200;
+
+thread_local! {
+    /// Those where case matters, and those where it does not.
+    static KEPT: RefCell<[HashMap<String, Option<Regex>>; 2]> = RefCell::default();
+}
+
+/// A regex as it is looked for in a value.
+fn compiled(regex: &str, ignores_case: bool) -> Option<Regex> {
+    KEPT.with_borrow_mut(|kept| {
+        let kept = &mut kept[usize::from(ignores_case)];
+        if let Some(known) = kept.get(regex) {
+            return known.clone();
+        }
+        let made = RegexBuilder::new(regex).case_insensitive(ignores_case).size_limit(1 << 20).build().ok();
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
+        }
+        kept.insert(regex.to_owned(), made.clone());
+        made
+    })
 }
 
 /// A regex over a whole value, where it is one here too.

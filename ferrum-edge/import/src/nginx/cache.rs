@@ -25,6 +25,9 @@ pub(super) const NAMES: &[&str] = &[
 pub(super) const NEEDLESS: &[&str] =
     &["proxy_cache_lock", "proxy_cache_lock_age", "proxy_cache_lock_timeout", "proxy_cache_revalidate"];
 
+/// What nginx calls how a response came about.
+pub(super) const CACHE_STATUS: &str = "$upstream_cache_status";
+
 /// How long nginx keeps a stale response that nobody asks for.
 const STALE: &str = "600s";
 const TODO: &str = "use the plugin `response_cache`";
@@ -57,9 +60,53 @@ impl Nginx<'_> {
         // nginx does not ask what clients say of caches, and tells them nothing.
         set(&mut config, "client_directives", false);
         set(&mut config, "cache_status", false);
+        let tells = |it: &&Directive| it.arguments.get(1).is_some_and(|value| value == CACHE_STATUS);
+        if said(levels, "add_header").iter().any(tells) {
+            set(&mut config, "x_cache", true);
+        }
         let why = "responses are kept in memory, up to 64 MiB, and none of a time that only the configuration says to requests with cookies or credentials";
         self.out.partial(cache.at, what, why, "see `max_size` and `disk` of `response_cache`");
         Some(Plug::new("response_cache", Value::Object(config)).when(when.when()))
+    }
+
+    /// The rules that give `X-Cache` of the cache the name that `add_header NAME $upstream_cache_status` says, and set it for
+    /// requests that are not cached; none where nothing is.
+    pub(super) fn cache_status(
+        &mut self,
+        what: &str,
+        header: &Directive,
+        levels: &[&Directive],
+        status: Option<u16>,
+    ) -> Option<Vec<(Option<Value>, Value)>> {
+        let cache = said(levels, "proxy_cache").first().and_then(|it| it.arguments.first());
+        if cache.is_none_or(|zone| zone == "off") || status.is_some() {
+            self.out.needless(header.at, what, "it is empty where nothing is cached, and not sent");
+            return None;
+        }
+        let key = self.cache_key(levels, &mut Map::new());
+        let passing = self.any_is_true(levels, "proxy_cache_bypass").filter(|_| key.is_some());
+        let Some((passing, unsaved)) = passing.zip(self.any_is_true(levels, "proxy_no_cache")) else {
+            self.out.lost(header.at, what, "nothing is cached", TODO);
+            return None;
+        };
+        let name = header.arguments.first()?;
+        let why =
+            "`UPDATING` of nginx is `STALE` here, and answers that nginx sends without it have `X-Cache`";
+        self.out.partial(header.at, what, why, "");
+        let mut rules = Vec::new();
+        if !name.eq_ignore_ascii_case("x-cache") {
+            let rule =
+                json!({ "operation": "rename", "target": "header", "key": "x-cache", "new_key": name });
+            rules.push((None, rule));
+        }
+        let unsaved = unsaved.and(passing.clone().negate());
+        for (cond, word) in [(passing, "BYPASS"), (unsaved, "MISS")] {
+            if cond != Cond::Never {
+                let rule = json!({ "operation": "set", "target": "header", "key": name, "value": word });
+                rules.push((cond.when(), rule));
+            }
+        }
+        Some(rules)
     }
 
     /// The requests that `proxy_cache_bypass` and `proxy_no_cache` leave.
@@ -71,6 +118,13 @@ impl Nginx<'_> {
             }
         }
         Some(made)
+    }
+
+    /// When any value of a directive is neither empty nor `0`.
+    fn any_is_true(&self, levels: &[&Directive], name: &str) -> Option<Cond> {
+        let values = said(levels, name).into_iter().flat_map(|it| &it.arguments);
+        let each = values.map(|value| self.vars_here.holds(value, &Test::True, 0));
+        each.collect::<Option<Vec<Cond>>>().map(Cond::any)
     }
 
     /// `proxy_cache_key`: what tells responses apart besides the URL.

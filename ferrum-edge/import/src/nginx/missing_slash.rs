@@ -1,5 +1,7 @@
 //! Adds the redirects by which nginx completes a path that lacks the slash at its end.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::Nginx;
@@ -9,6 +11,27 @@ use super::location::{Base, Location, LocationKind, Turn, label};
 use super::site::Site;
 use crate::cond::Cond;
 use crate::draft::To;
+
+/// Whole paths that have items of a server already.
+#[derive(Default)]
+pub(super) struct ExactPaths {
+    paths: HashSet<String>,
+    /// How many items were looked at.
+    seen: usize,
+}
+
+impl ExactPaths {
+    /// Whether an item is for this path; `items` are those that were there the last time, and further ones.
+    fn has(&mut self, path: &str, items: &[Item]) -> bool {
+        let exact = |path: &Value| {
+            path.as_object().filter(|it| it.len() == 1)?.get("exact")?.as_str().map(str::to_owned)
+        };
+        let new = items.get(self.seen..).unwrap_or_default();
+        self.paths.extend(new.iter().flat_map(|item| &item.base.paths).filter_map(exact));
+        self.seen = items.len();
+        self.paths.contains(path)
+    }
+}
 
 impl<'d> Nginx<'_> {
     /// Adds the redirect from `/a` to `/a/` for a location `/a/` that passes to a server.
@@ -24,19 +47,18 @@ impl<'d> Nginx<'_> {
         let Some(trimmed) = path.strip_suffix('/').filter(|path| !path.is_empty()) else { return };
         let passes =
             levels.last().is_some_and(|level| level.block.iter().any(|it| it.name.ends_with("_pass")));
-        let exact = json!({ "exact": trimmed });
-        let exact = |item: &Item| item.base.paths.contains(&exact);
         let is_around =
             |location: &Location<'_>| levels.iter().any(|level| std::ptr::eq(*level, location.directive));
         let is_taken = site.index.of_path(trimmed).iter().any(|other| match &other.way {
             LocationKind::Exact(_) => true,
             _ => !is_around(other),
         });
-        if passes && !is_taken && !items.iter().chain(&self.slashes).any(exact) {
+        if passes && !is_taken && !self.exact_paths.has(trimmed, items) {
             let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };
             let mut item = Item::new(&base, to, &format!("{}-slash", label(&turn.way)));
             let status = if matches!(item.to, To::Redirect(_)) { 301 } else { 404 };
             self.response_headers(&place(site, levels), levels, Some(status), &mut item.plugins);
+            self.exact_paths.paths.insert(trimmed.to_owned());
             // It goes before all other locations, also before those by regex.
             self.slashes.push(item);
         }

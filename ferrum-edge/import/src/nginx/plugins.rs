@@ -6,11 +6,12 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::blocks::Directive;
+use super::cache::CACHE_STATUS;
 use super::login::{answer_variables, passed_on};
 use super::values::is_of_answer;
 use super::zones::ZONE;
 use super::{Nginx, first, said};
-use crate::cond::Cond;
+use crate::cond::{Cond, keyed};
 use crate::draft::{Plug, set};
 use crate::own_fields::is_framing;
 use crate::report::At;
@@ -215,6 +216,12 @@ impl Nginx<'_> {
                 self.unknown(place, header);
                 continue;
             };
+            let is_always = rest.iter().any(|it| it == "always");
+            if value == CACHE_STATUS {
+                let list = if is_always { &mut rules } else { &mut of_good };
+                list.extend(self.cache_status(&what, header, levels, status).into_iter().flatten());
+                continue;
+            }
             let own = self.if_missing(name, value);
             let operation = if own.is_some() { "add" } else { "append" };
             let cases = own.map(|text| vec![(Cond::Always, text)]).or_else(|| self.vars_here.texts(value));
@@ -225,7 +232,6 @@ impl Nginx<'_> {
             if let Some((_, text)) = cases.iter().find(|(_, text)| text.contains("${request.query.")) {
                 self.told(header.at, &what, text);
             }
-            let is_always = rest.iter().any(|it| it == "always");
             // Errors don't get it.
             if !is_always && status.is_some_and(|status| !GOOD_STATUSES.contains(&status)) {
                 continue;
@@ -388,7 +394,9 @@ fn grouped(plugin: &'static str, rules: Vec<(Option<Value>, Value)>, made: &mut 
     let is_response = plugin == "response_transformer";
     groups.sort_by_key(|(when, _)| when.is_some() != is_response);
     made.extend(
-        groups.into_iter().map(|(when, rules)| Plug::new(plugin, json!({ "rules": rules })).when(when)),
+        groups
+            .into_iter()
+            .map(|(when, rules)| Plug::new(plugin, keyed("rules", Value::Array(rules))).when(when)),
     );
 }
 

@@ -71,7 +71,12 @@ impl<'d> Nginx<'_> {
     ) -> Led {
         let change = [RequestChange::new(Cond::Always, what.clone())];
         let before = items.len();
-        for turn in &way.site.order {
+        let start = match what {
+            What::Path(path) => path.as_str(),
+            What::Replace { to, .. } => to.as_str(),
+            _ => "",
+        };
+        for turn in way.site.turns.of_start(start).into_iter().filter_map(|at| way.site.order.get(at)) {
             let Some(cond) = seen(turn.base.cond_of_all(), &change) else {
                 items.push(Item::new(way.base, To::Closed, "rewrite"));
                 return Led::Partly;

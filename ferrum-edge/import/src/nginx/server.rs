@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::blocks::Directive;
 use super::item::Item;
 use super::location::{LocationKind, Turn};
-use super::site::{LocationIndex, ScriptPlace, Site};
+use super::missing_slash::ExactPaths;
+use super::site::{LocationIndex, ScriptPlace, Site, TurnIndex};
 use super::{Nginx, first, said};
 use crate::cond::Cond;
 use crate::draft::{Route, To, set};
@@ -107,6 +108,9 @@ impl<'d> Nginx<'_> {
             i64::try_from(behind).unwrap_or(i64::MAX) * LIFT
         };
         for (n, server) in servers.iter().enumerate() {
+            if self.out.is_too_large() {
+                return;
+            }
             self.server(server, index.facets(server, n), http, 0);
             for pattern in &server.patterns {
                 let facets = index.on_ports(n, json!({ "authority": { "regex": pattern.regex } }));
@@ -242,8 +246,9 @@ impl<'d> Nginx<'_> {
         let locations = self.locations(directive, &mut count);
         let names = server.names.clone();
         let order = self.order(&locations);
-        let index = LocationIndex::new(&locations);
-        let site = Site { directive, place, called, names, locations, order, facets, http, lift, index };
+        let (index, turns) = (LocationIndex::new(&locations), TurnIndex::new(&order));
+        let site =
+            Site { directive, place, called, names, locations, order, facets, http, lift, index, turns };
         self.vars_here = self.vars.clone();
         self.vars_here.name_groups(directive);
         if let Some(name) = first(&[directive], "server_name").filter(|name| !name.contains(['$', '~'])) {
@@ -251,6 +256,7 @@ impl<'d> Nginx<'_> {
         }
         self.invalid_referer = None;
         self.switches.clear();
+        self.exact_paths = ExactPaths::default();
         let mut items = Vec::new();
         // What the server says for itself comes before any location is looked for.
         let all = super::location::Base::all();
@@ -311,9 +317,9 @@ impl<'d> Nginx<'_> {
                 continue;
             }
             let path = |name: &str| self.folder.join(name).display().to_string();
-            let pair = json!({ "cert_path": path(certificate), "key_path": path(key) });
-            if !self.certificates.contains(&pair) {
-                self.certificates.push(pair);
+            let (certificate, key) = (path(certificate), path(key));
+            if self.known_certificates.insert((certificate.clone(), key.clone())) {
+                self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
             }
         }
     }

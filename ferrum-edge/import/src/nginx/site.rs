@@ -24,6 +24,40 @@ pub(super) struct Site<'d> {
     /// By how much its proxies go before those of others.
     pub(super) lift: i64,
     pub(super) index: LocationIndex<'d>,
+    pub(super) turns: TurnIndex,
+}
+
+/// The places of turns in their order, by the paths that they take.
+#[derive(Default)]
+pub(super) struct TurnIndex {
+    /// By a path, without slashes at its end.
+    by_path: BTreeMap<String, Vec<usize>>,
+    by_regex: Vec<usize>,
+}
+
+impl TurnIndex {
+    pub(super) fn new(order: &[Turn<'_>]) -> Self {
+        let mut made = Self::default();
+        for (place, turn) in order.iter().enumerate() {
+            match &turn.way {
+                LocationKind::Exact(path) | LocationKind::Prefix(path) if !turn.levels.is_empty() => {
+                    made.by_path.entry(path.trim_end_matches('/').to_owned()).or_default().push(place);
+                }
+                _ => made.by_regex.push(place),
+            }
+        }
+        made
+    }
+
+    /// Those that may take paths which begin so, in their order.
+    pub(super) fn of_start(&self, start: &str) -> Vec<usize> {
+        let ends = (0..start.len()).filter_map(|end| self.by_path.get(start.get(..end)?));
+        let longer = self.by_path.range::<str, _>((Bound::Included(start), Bound::Unbounded));
+        let longer = longer.take_while(|(path, _)| path.starts_with(start)).map(|(_, places)| places);
+        let mut made: Vec<usize> = ends.chain(longer).chain([&self.by_regex]).flatten().copied().collect();
+        made.sort_unstable();
+        made
+    }
 }
 
 /// How far requests have come in a server's directives.

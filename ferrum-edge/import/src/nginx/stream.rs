@@ -144,7 +144,8 @@ impl Nginx<'_> {
     /// Settings of `ip_restriction` for a stream; `None` when the port may not be opened.
     fn stream_clients(&mut self, levels: &[&Directive]) -> Option<Option<Value>> {
         let is_rule = |it: &&Directive| matches!(it.name.as_str(), "allow" | "deny");
-        let level = levels.iter().rev().find(|level| level.block.iter().any(|it| is_rule(&it)));
+        let has = |level: &Directive, name: &str| level.all(name).next().is_some();
+        let level = levels.iter().rev().find(|level| has(level, "allow") || has(level, "deny"));
         let Some(level) = level else { return Some(None) };
         let rules: Vec<(bool, &str)> = level
             .block

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::draft::answers_itself;
 use crate::{Conversion, Failure, Files, Format, Import, NoFiles, Options};
@@ -209,7 +209,7 @@ fn names_by_regexes() {
     assert!(answers_itself(closed));
     assert_eq!(closed["matches"], json!([{ "path": "/", "ports": [80] }]));
     let of_port = |port: u16| made.proxies.iter().filter(move |it| it["backend_port"] == port);
-    let priority = |it: &serde_json::Value| it["priority"].as_i64().unwrap_or(0);
+    let priority = |it: &Value| it["priority"].as_i64().unwrap_or(0);
     assert!(
         of_port(3).all(|it| priority(it) < priority(closed)),
         "regexes behind it are not asked before it"
@@ -305,4 +305,60 @@ fn names_of_streams_with_a_dot_are_their_subdomains_too() {
         "{:#}",
         made.document()
     );
+}
+
+/// `$upstream_cache_status` is `X-Cache` of the cache, under the name that it is sent by.
+#[test]
+fn how_a_response_came_about_is_told() {
+    let of = |lines: &str| {
+        let text = format!(
+            "events {{}}\nhttp {{ proxy_cache_path /tmp/c keys_zone=z:1m; server {{ listen 80; location / {{ {lines} \
+             proxy_redirect off; proxy_pass http://10.0.0.1:80; }} }} }}"
+        );
+        let made = import(&text, &NoFiles).expect("an import");
+        let config = |name: &str| {
+            let found = made.plugin_configs.iter().find(|it| it["plugin_name"] == name);
+            found.map(|it| it["config"].clone()).unwrap_or_default()
+        };
+        (config("response_cache"), config("response_transformer"), made.report)
+    };
+    let (cache, transformer, report) =
+        of("proxy_cache z; add_header X-Proxy-Cache $upstream_cache_status always;");
+    assert_eq!(cache["x_cache"], true);
+    let rename =
+        json!({ "operation": "rename", "target": "header", "key": "x-cache", "new_key": "X-Proxy-Cache" });
+    assert_eq!(transformer, json!({ "rules": [rename] }));
+    assert_eq!(report.count(Conversion::Lost), 0);
+    // Errors don't get it without `always`.
+    let (_, transformer, _) = of("proxy_cache z; add_header X-Proxy-Cache $upstream_cache_status;");
+    assert_eq!((&transformer["rules"][0], transformer["statuses"][0].as_str()), (&rename, Some("200")));
+    let (cache, transformer, _) = of("proxy_cache z; add_header X-Cache $upstream_cache_status;");
+    assert_eq!((&cache["x_cache"], transformer), (&json!(true), Value::Null));
+    let (cache, transformer, report) = of("add_header X-Cache-Status $upstream_cache_status;");
+    assert_eq!((cache, transformer, report.count(Conversion::Lost)), (Value::Null, Value::Null, 0));
+    let (cache, _, _) = of("proxy_cache z;");
+    assert!(cache.get("x_cache").is_none());
+}
+
+/// What servers of an upstream say of failures holds for all of them, and the note says which value that is.
+#[test]
+fn servers_that_differ_in_failures_get_one_limit() {
+    let text = "events {}\nhttp { upstream u { server 10.0.0.1:1 max_fails=10; server 10.0.0.2:1 max_fails=9; } \
+                server { listen 80; location / { proxy_pass http://u; } } }";
+    let made = import(text, &NoFiles).expect("an import");
+    assert_eq!(made.upstreams[0]["health_checks"]["passive"]["unhealthy_threshold"], 9);
+    let said = made.report.losses().find(|it| it.why.contains("`max_fails=9`, the least, is taken"));
+    assert!(said.is_some(), "{:?}", made.report.losses().collect::<Vec<_>>());
+}
+
+/// Fields of CORS without `always` are sent with the same statuses as by nginx.
+#[test]
+fn fields_of_cors_go_by_status() {
+    let text = "events {}\nhttp { server { listen 80; location / { add_header Access-Control-Allow-Origin *; \
+                proxy_redirect off; proxy_pass http://10.0.0.1:1; } } }";
+    let made = import(text, &NoFiles).expect("an import");
+    let config = &made.plugin_configs[0];
+    assert_eq!(config["plugin_name"], "response_transformer");
+    let statuses = ["200", "201", "204", "206", "301", "302", "303", "304", "307", "308"];
+    assert_eq!(config["config"]["statuses"], json!(statuses));
 }

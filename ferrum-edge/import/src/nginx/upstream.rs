@@ -197,13 +197,23 @@ impl Nginx<'_> {
                 value.map(str::to_owned)
             };
             let values: Vec<_> = servers().map(of).collect();
-            if values.iter().any(|value| Some(value) != values.first()) {
-                let why = format!("`{name}` holds for all its servers here: the strictest is taken");
-                self.out.partial(upstream.at, place, why, "");
-            }
             // As numbers: `10` is more than `9`.
-            let number = |value: &String| text::millis(value, 1000).unwrap_or(u64::MAX);
-            values.into_iter().flatten().min_by_key(number)
+            let number = |value: &&String| text::millis(value, 1000).unwrap_or(u64::MAX);
+            let least = values.iter().flatten().min_by_key(number).cloned();
+            if let Some(least) =
+                least.as_ref().filter(|_| values.iter().any(|value| Some(value) != values.first()))
+            {
+                let why = format!(
+                    "`{name}` holds for all servers of an upstream here: `{name}={least}`, the least, is taken"
+                );
+                self.out.partial(
+                    upstream.at,
+                    place,
+                    why,
+                    "see `health_checks.passive` and `slow_start` of upstreams",
+                );
+            }
+            least
         };
         let (fails, timeout, slow) = (one("max_fails"), one("fail_timeout"), one("slow_start"));
         let millis = |text: Option<String>| text.and_then(|text| text::millis(&text, 1000));

@@ -192,7 +192,7 @@ impl Traefik<'_> {
                 _ => vec![json!({})],
             });
         }
-        let on = self.points(entries);
+        let on: HashSet<String> = self.points(entries).into_iter().collect();
         let served: Vec<(&Port, bool)> = self
             .entry_points
             .iter()
