@@ -67,6 +67,9 @@ pub enum LinkError {
         /// `HOST:PORT`.
         address: String,
     },
+    /// Too many enrol at the same time; an invitation is still valid.
+    #[error("the control plane answers: {0}")]
+    Busy(String),
     /// The call failed.
     #[error("the control plane answers: {0}")]
     Failed(String),
@@ -82,6 +85,7 @@ impl From<Status> for LinkError {
         }
         match status.code() {
             Code::PermissionDenied | Code::Unauthenticated => Self::Denied(status.message().to_owned()),
+            Code::ResourceExhausted => Self::Busy(status.message().to_owned()),
             _ => Self::Failed(status.to_string()),
         }
     }
@@ -158,7 +162,7 @@ impl Link {
     /// Exchanges a one-time code for a certificate.
     ///
     /// # Errors
-    /// When the code is not accepted.
+    /// When the code is not accepted. After [`LinkError::Busy`] it may be sent again.
     pub async fn enrol(&self, code: &str, request: &str, version: &str) -> Result<NewIdentity, LinkError> {
         let message = EnrolRequest {
             code: code.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway_fleet::{
     Authority, CertifiedEdge, Hello, Hub, Invitation, Membership, NewIdentity, Refusal, VALIDITY, id_of,
@@ -11,6 +11,7 @@ use gateway_fleet::{
 use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
 use super::rows::{AcceptedCertificate, EDGE, EdgeRow, GROUP, GroupRow, INVITATION, InvitationRow};
 use super::scope::Patterns;
@@ -22,6 +23,8 @@ use crate::store::{FleetOp, Store, StoreError};
 const MAX_CERTIFICATES: usize = 4;
 /// Codes that are checked at a time: each takes 19 MiB.
 const MAX_CHECKS: usize = 2;
+/// How long an edge waits until its code is checked, while many enrol.
+const CHECK_WAIT: Duration = Duration::from_secs(10);
 /// Invitations that wait at a time.
 const MAX_INVITATIONS: usize = 1000;
 /// Bytes of a name.
@@ -423,7 +426,9 @@ impl Roster {
         if row.expires <= now() {
             return Err(denied());
         }
-        let place = self.checks.try_acquire().map_err(|_| Refusal::Busy)?;
+        // Only who has an invitation waits here.
+        let place = timeout(CHECK_WAIT, self.checks.acquire()).await;
+        let place = place.map_err(|_| Refusal::Busy)?.map_err(|error| failed(&error))?;
         let (hash, sent) = (row.code.clone(), code.to_owned());
         let is_right = tokio::task::spawn_blocking(move || hash.verify(&sent)).await;
         drop(place);

@@ -1,10 +1,10 @@
 //! How an edge gets its first certificate, and the next ones.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway_fleet::{
-    CertifiedEdge, FleetTlsError, Invitation, Link, client_config, enrolment_config, read_edge,
+    CertifiedEdge, FleetTlsError, Invitation, Link, LinkError, client_config, enrolment_config, read_edge,
     signing_request,
 };
 use rustls::ClientConfig;
@@ -14,6 +14,11 @@ use rustls::pki_types::pem::PemObject;
 use super::error::{CertificateError, EdgeError};
 use super::identity::{EdgeIdentity, StateFolder, digest};
 use super::options::EdgeOptions;
+
+/// How often an edge asks a control plane that is busy with the enrolment of others, each time for up to ten seconds.
+const MAX_TRIES: u32 = 30;
+/// Between two of these.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// The identity that is there, else the one that an invitation gives. An invitation other than the one that gave the identity
 /// replaces it: the edge was revoked or removed, or belongs to another control plane now.
@@ -43,7 +48,17 @@ fn is_new(known: &EdgeIdentity, invitation: &Invitation) -> bool {
 async fn enrol(folder: &StateFolder, invitation: &Invitation) -> Result<EdgeIdentity, CertificateError> {
     let (key, request) = signing_request()?;
     let link = Link::connect(&invitation.address, enrolment_config(&invitation.pin)?).await?;
-    let given = link.enrol(&invitation.code, &request, env!("CARGO_PKG_VERSION")).await?;
+    let mut tries = 1;
+    let given = loop {
+        match link.enrol(&invitation.code, &request, env!("CARGO_PKG_VERSION")).await {
+            Err(LinkError::Busy(reason)) if tries < MAX_TRIES => {
+                tracing::info!(reason, "this edge waits to be enrolled");
+                tries += 1;
+                tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+            }
+            given => break given?,
+        }
+    };
     let identity = EdgeIdentity::new(given, key, invitation)?;
     folder.keep(&identity)?;
     tracing::info!(edge = identity.edge, group = identity.group, "this edge is enrolled");

@@ -37,7 +37,7 @@ pub(crate) enum EdgeError {
 
 /// Why a file of an edge can't be used.
 #[derive(Debug, Error)]
-pub(super) enum StateError {
+pub(crate) enum StateError {
     /// The folder of all of them.
     #[error("{} can't be used: {error}; set FERRUM_EDGE_STATE", .folder.display())]
     Folder { folder: PathBuf, error: io::Error },

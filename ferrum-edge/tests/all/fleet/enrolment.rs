@@ -1,5 +1,6 @@
 //! Who is let into a fleet, and who is not any more.
 
+use gateway_fleet::{Invitation, Link, enrolment_config, signing_request};
 use serde_json::{Value, json};
 
 use crate::fleet::place::{Edge, Plane, answering};
@@ -37,6 +38,27 @@ fn an_invitation_is_used_once_and_only_with_its_control_plane() {
     for text in [plane.gateway.log(), edge.gateway.log(), plane.fleet().to_string()] {
         assert!(!text.contains(code) && !text.contains("PRIVATE KEY"), "{text}");
     }
+}
+
+#[test]
+fn edges_that_enrol_at_the_same_time_wait_for_one_another() {
+    const EDGES: usize = 24;
+    let plane = Plane::new();
+    let invitations: Vec<Invitation> =
+        (0..EDGES).map(|n| plane.invite(&format!("e{n}"), "default").parse().unwrap()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let enrolled = runtime.block_on(async {
+        let enrolling = invitations.iter().map(|invitation| async {
+            let (_key, request) = signing_request().unwrap();
+            let tls = enrolment_config(&invitation.pin).unwrap();
+            let link = Link::connect(&invitation.address, tls).await.unwrap();
+            link.enrol(&invitation.code, &request, "1").await.unwrap().edge
+        });
+        futures_util::future::join_all(enrolling).await
+    });
+    let known: std::collections::BTreeSet<String> = enrolled.into_iter().collect();
+    assert_eq!(known.len(), EDGES);
+    assert_eq!(plane.fleet()["edges"].as_array().map(Vec::len), Some(EDGES));
 }
 
 #[test]
