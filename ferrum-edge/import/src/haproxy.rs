@@ -143,6 +143,9 @@ impl Haproxy<'_, '_> {
         self.client_certificates = ClientCertificates::read(of_http);
         let mut http: Vec<(&Section, Vec<Bind>)> = Vec::new();
         for section in fronts {
+            if self.out.is_too_large() {
+                return Ok(());
+            }
             if section.is_tcp() {
                 self.stream(section);
             } else {
@@ -157,6 +160,9 @@ impl Haproxy<'_, '_> {
         ports.listen(&mut self.out.gateway);
         let mut taken = HashSet::new();
         for (section, binds) in http {
+            if self.out.is_too_large() {
+                return Ok(());
+            }
             let facets = self.facets(section, &binds, &ports, &mut taken);
             if !facets.is_empty() {
                 self.frontend(section, &facets);

@@ -110,6 +110,9 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
         }
         kong.lone_route(route);
     }
+    if kong.out.is_too_large() {
+        return kong.too_large(out);
+    }
     for consumer in list(document, "consumers") {
         kong.consumer(consumer);
     }
@@ -238,6 +241,9 @@ impl Kong {
         let Some(backend) = self.backend(&place, service) else { return };
         self.services.insert(called.clone(), backend);
         for route in list(service, "routes") {
+            if self.out.is_too_large() {
+                return;
+            }
             self.route(route, &called);
         }
         let proxies = self.of_service.get(&called).cloned().unwrap_or_default();

@@ -137,17 +137,18 @@ pub(crate) fn is_regex(text: &str) -> bool {
     regex_syntax::parse(text).is_ok_and(|parsed| is_small(text, &parsed))
 }
 
-/// How many groups that can be named a short regex of the most usual kind has: plain text, `.*`, anchors, choices and groups. `None` for
-/// others, which have to be parsed.
+/// How many groups that can be named a short regex of the most usual kind has: plain text, digits, anchors, choices, repetitions and
+/// groups. `None` for others, which have to be parsed.
 fn plain_groups(regex: &str) -> Option<usize> {
     const SHORT: usize = 150;
     let mut rest = regex.strip_prefix("(?i)").unwrap_or(regex).as_bytes();
-    let (mut groups, mut depth) = (0, 0_usize);
+    let (mut groups, mut depth, mut is_repeatable) = (0, 0_usize, false);
     if regex.len() > SHORT {
         return None;
     }
     while let Some((first, behind)) = rest.split_first() {
         rest = behind;
+        let was_repeatable = std::mem::replace(&mut is_repeatable, false);
         match first {
             b'(' => {
                 match rest.strip_prefix(b"?:") {
@@ -157,15 +158,21 @@ fn plain_groups(regex: &str) -> Option<usize> {
                 }
                 depth += 1;
             }
-            b')' => {
-                depth = depth.checked_sub(1)?;
-                rest = rest.strip_prefix(b"?").unwrap_or(rest);
+            b'?' | b'*' | b'+' if was_repeatable => {}
+            b'^' | b'$' | b'|' => {}
+            _ => {
+                is_repeatable = true;
+                match first {
+                    b')' => depth = depth.checked_sub(1)?,
+                    b'[' => rest = rest.strip_prefix(b"0-9]")?,
+                    b'\\' => {
+                        rest = rest.split_first().filter(|(next, _)| b".-/+*?()[]{}|^$".contains(next))?.1
+                    }
+                    b'.' | b'/' | b'-' | b'_' | b'%' | b'~' | b':' | b',' | b' ' => {}
+                    letter if letter.is_ascii_alphanumeric() => {}
+                    _ => return None,
+                }
             }
-            b'.' => rest = rest.strip_prefix(b"*").or_else(|| rest.strip_prefix(b"+")).unwrap_or(rest),
-            b'\\' => rest = rest.split_first().filter(|(next, _)| b".-/+*?()[]{}|^$".contains(next))?.1,
-            b'^' | b'$' | b'/' | b'-' | b'_' | b'%' | b'~' | b':' | b',' | b' ' | b'|' => {}
-            letter if letter.is_ascii_alphanumeric() => {}
-            _ => return None,
         }
     }
     (depth == 0).then_some(groups)

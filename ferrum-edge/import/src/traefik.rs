@@ -26,8 +26,24 @@ use crate::unread;
 use entries::EntryPoint;
 use middlewares::Made;
 
+/// Entry points that an original may have: a router that names none is on each of them.
+const MAX_ENTRY_POINTS: usize = 2000;
+
 /// Keys that say nothing about traffic.
 const SILENT: &[&str] = &["asDefault", "ruleSyntax", "observability"];
+
+/// Whether files have routers, and no more entry points than they may.
+fn check(name: &str, documents: &[Node]) -> Result<(), Failure> {
+    let points = documents.iter().filter_map(|it| it.get("entryPoints")).map(|it| it.all_entries().len());
+    if points.sum::<usize>() > MAX_ENTRY_POINTS {
+        return Err(Failure::new(name, 0, format!("more than {MAX_ENTRY_POINTS} entry points")));
+    }
+    let routers = |kind: &str| documents.iter().any(|it| it.path(&[kind, "routers"]).is_some());
+    if !routers("http") && !routers("tcp") && !routers("udp") {
+        return Err(Failure::new(name, 1, "there are no routers in it; give the dynamic file, too"));
+    }
+    Ok(())
+}
 
 /// An import under way.
 struct Traefik<'o> {
@@ -96,11 +112,8 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         }
     }
     let (documents, is_closed) = flags::resolved(out, documents);
-    let routers = |kind: &str| documents.iter().any(|it| it.path(&[kind, "routers"]).is_some());
-    if !routers("http") && !routers("tcp") && !routers("udp") {
-        let name = sources.first().map_or("", |(name, _)| name.as_str());
-        return Err(Failure::new(name, 1, "there are no routers in it; give the dynamic file, too"));
-    }
+    let name = sources.first().map_or("", |(name, _)| name.as_str());
+    check(name, &documents)?;
     let mut this = Traefik {
         out,
         middlewares: HashMap::new(),
@@ -138,6 +151,9 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
     let mut priorities = order::priorities(&documents).into_iter();
     for document in &documents {
         for (name, router) in order::routers(document) {
+            if this.out.is_too_large() {
+                return Ok(());
+            }
             this.router(name, router, priorities.next().unwrap_or_default());
         }
         if !is_closed {

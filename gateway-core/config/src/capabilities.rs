@@ -14,6 +14,9 @@ pub enum Capability {
     AnswersAnybody,
     /// The request hook answers every request itself, so the proxy needs no target.
     NeedsNoTarget,
+    /// The request hook answers every request whose client used plain HTTP, so a proxy that matches only `scheme: http` needs no
+    /// target.
+    AnswersPlainRequests,
     /// The request hook runs the operator's code, which may reject requests. The compiler rejects every chain in which it is
     /// behind a plugin that [answers for the target](Self::AnswersForTarget), even if no order moved it.
     Decides,
@@ -42,10 +45,11 @@ pub enum Capability {
 }
 
 impl Capability {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::AnswersForTarget,
         Self::AnswersAnybody,
         Self::NeedsNoTarget,
+        Self::AnswersPlainRequests,
         Self::Decides,
         Self::OnlyPrepares,
         Self::ConnectsForMessages,
@@ -64,6 +68,7 @@ impl Capability {
             Self::AnswersForTarget
             | Self::AnswersAnybody
             | Self::NeedsNoTarget
+            | Self::AnswersPlainRequests
             | Self::Decides
             | Self::OnlyPrepares
             | Self::AnswersPreflights => HookSet::ON_REQUEST,

@@ -112,6 +112,11 @@ impl Condition {
         })
     }
 
+    /// Whether it holds only for requests that came over plain HTTP.
+    pub fn requires_plain_http(&self) -> bool {
+        self.parts.iter().any(|part| *part == ConditionPart::Encrypted(false))
+    }
+
     /// How many conditions it is made of, by which the more special of two goes first: each key counts one, each named
     /// header, parameter and cookie counts one, `all` counts what is in it, `any` and `not` count one each.
     pub fn weight(&self) -> usize {

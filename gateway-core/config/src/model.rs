@@ -43,6 +43,7 @@ pub use starttls::*;
 pub use upstream::*;
 pub use websocket::*;
 
+use crate::capabilities::Capability;
 use crate::condition::Condition;
 use crate::credential::CredentialType;
 
@@ -179,6 +180,19 @@ pub struct PluginConfig {
     pub when: Option<Arc<Condition>>,
     /// The plugin that was built when these settings were checked, where it was.
     pub built: Option<BuiltPlugin>,
+}
+
+impl PluginConfig {
+    /// Whether the requests that it runs for, of a proxy with this traffic, never reach a target.
+    pub(crate) fn needs_no_target(&self, traffic: &Traffic) -> bool {
+        let Some(built) = &self.built else { return false };
+        let is_plain = |rules: &HttpRules| {
+            rules.requires_plain_http() || self.when.as_ref().is_some_and(|it| it.requires_plain_http())
+        };
+        built.capabilities().has(Capability::NeedsNoTarget)
+            || built.capabilities().has(Capability::AnswersPlainRequests)
+                && matches!(traffic, Traffic::Http(rules) if is_plain(rules))
+    }
 }
 
 /// Alike when written alike: what was built from the settings follows from them.

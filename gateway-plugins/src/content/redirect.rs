@@ -5,7 +5,8 @@
 //! With `location` every request is redirected; one that already asked for that very URL is answered 508, since it
 //! would come back for ever. With parts (`scheme`, `host`, `port`, `path`, `trailing_slash`) a request that already has
 //! them all goes on to the target, so that `scheme: https` redirects plain requests only. Behind a trusted proxy the
-//! scheme is what `X-Forwarded-Proto` says.
+//! scheme is what `X-Forwarded-Proto` says. A proxy that matches `scheme: http` needs no target beside `scheme: https`;
+//! requests that a trusted proxy received over TLS get 503 there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -161,8 +162,10 @@ impl Plugin for Redirect {
     }
 
     fn capabilities(&self) -> Capabilities {
+        let has_https = matches!(&self.to, To::Parts(parts) if parts.scheme == Some("https"));
         Capabilities::NONE
             .with_if(matches!(self.to, To::Urls { other: Some(_), .. }), Capability::NeedsNoTarget)
+            .with_if(has_https, Capability::AnswersPlainRequests)
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {

@@ -406,9 +406,12 @@ impl Caddy<'_> {
         let is_alone = is_route || group.is_none();
         // Those who go on behind it are changed.
         if inner_scope.changes.len() > scope.changes.len() && !ends(&inner) {
-            let own = match is_alone || joins {
-                true => cond.clone(),
-                false => cond.clone().and(Cond::any(taken.iter().cloned()).negate()),
+            let narrowed;
+            let own = if is_alone || joins {
+                &cond
+            } else {
+                narrowed = cond.clone().and(Cond::any(taken.iter().cloned()).negate());
+                &narrowed
             };
             for change in inner_scope.changes.iter().skip(scope.changes.len()).cloned().collect::<Vec<_>>() {
                 scope.changes.push(RequestChange::new(own.clone().and(change.when), change.what));

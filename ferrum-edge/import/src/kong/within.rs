@@ -34,6 +34,9 @@ pub(super) fn add(out: &mut Import) {
     }
     let belongings = Belongings::of(out);
     for (at, own) in within {
+        if out.is_too_large() {
+            return;
+        }
         let Some(Value::Object(proxy)) = out.proxies.get(at).cloned() else { continue };
         one(out, &belongings, proxy, &own);
     }

@@ -367,6 +367,9 @@ impl<'d> Nginx<'_> {
             if item.base.cond == Cond::Never {
                 continue;
             }
+            if self.out.is_too_large() {
+                return;
+            }
             let mut route = Route::new(format!("{}-{}", site.called, item.label), item.to);
             for facet in &site.facets {
                 for path in &item.base.paths {

@@ -1,6 +1,6 @@
 //! Certificates: those in files, and those that a resolver gets from a CA.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 
@@ -104,7 +104,7 @@ impl Traefik<'_> {
         entries: &[String],
     ) {
         let of_router = switched(router.get("tls")).cloned();
-        let on = self.points(entries);
+        let on: HashSet<String> = self.points(entries).into_iter().collect();
         let of_point =
             || self.entry_points.iter().filter(|it| on.contains(&it.name)).find_map(|it| it.tls.clone());
         let Some(tls) = of_router.or_else(of_point) else { return };

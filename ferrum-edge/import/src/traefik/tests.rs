@@ -382,3 +382,15 @@ fn errors_get_pages_of_another_service() {
         assert!(made.plugin_configs.is_empty() && made.report.has_loss(), "{other}");
     }
 }
+
+#[test]
+fn too_many_entry_points_and_plugins_are_refused() {
+    let routers = "http: {services: {s: {loadBalancer: {servers: [{url: 'http://10.0.0.1:80'}]}}}, \
+                   middlewares: {m: {compress: {}}}, routers: {r: {rule: 'Host(`a.test`)', service: s";
+    let points: String = (0..2001).map(|n| format!("  e{n}: {{address: ':{n}'}}\n")).collect();
+    let error = import(&format!("{routers}}}}}}}\nentryPoints:\n{points}")).err().map(|it| it.to_string());
+    assert!(error.as_deref().is_some_and(|it| it.contains("more than 2000 entry points")), "{error:?}");
+    let names = "m, ".repeat(100_002);
+    let error = import(&format!("{routers}, middlewares: [{names}]}}}}}}")).err().map(|it| it.to_string());
+    assert!(error.as_deref().is_some_and(|it| it.contains("more than 100000 plugins")), "{error:?}");
+}

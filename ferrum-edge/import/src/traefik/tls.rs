@@ -1,6 +1,6 @@
 //! Traefik's TLS options: which of them ask for clients' certificates.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ impl Traefik<'_> {
         if switched(router.get("tls")).is_some() {
             return router.path(&["tls", "options"]).is_some_and(|options| self.options_ask(what, options));
         }
-        let on = self.points(entries);
+        let on: HashSet<String> = self.points(entries).into_iter().collect();
         let mine = self.entry_points.iter().filter(|it| on.contains(&it.name));
         let all: Vec<Node> = mine.filter_map(|it| it.tls_options.clone()).collect();
         all.iter().any(|options| self.options_ask(what, options))

@@ -123,6 +123,12 @@ pub struct Match {
 }
 
 impl HttpRules {
+    /// Whether it takes only requests that came over plain HTTP.
+    pub fn requires_plain_http(&self) -> bool {
+        let is_plain = |it: &Match| it.condition.as_ref().is_some_and(|it| it.requires_plain_http());
+        self.matches.iter().all(is_plain)
+    }
+
     /// Whether a page of this origin may switch to another protocol. Who says none is nobody, where some are named.
     pub fn may_upgrade_from(&self, origin: Option<&str>) -> bool {
         let allowed = &self.websocket.allowed_origins;

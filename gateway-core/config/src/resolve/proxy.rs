@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::known::NamedObjects;
 use super::{Notes, ObjectPlace, backend, hedging, traffic, words};
-use crate::capabilities::Capability;
 use crate::file;
 use crate::model::{
     AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, Id, LoadPriority, PluginConfig, PoolRules,
@@ -30,7 +29,7 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
     let plugins = plugins(&mut notes, written, &name, owned_by.as_ref(), known);
     // Where plugins are not built, nobody knows what they do.
     let answers = |plugin: &Arc<PluginConfig>| {
-        plugin.built.as_ref().is_none_or(|built| built.capabilities().has(Capability::NeedsNoTarget))
+        plugin.built.is_none() || traffic.as_ref().is_some_and(|traffic| plugin.needs_no_target(traffic))
     };
     let owner = backend::Owner { id: &name, answers: plugins.iter().any(answers) };
     let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, owner, known));

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::WarningList;
-use crate::capabilities::Capability;
 use crate::model::{PluginConfig, Proxy, Upstream};
 
 impl WarningList {
@@ -16,9 +15,7 @@ impl WarningList {
                 "its targets' certificates are not checked, so that anybody in between can read along";
             self.add("target_unverified", path(), message, "name their root by `backend_tls_ca_path`");
         }
-        let answers = |plugin: &PluginConfig| {
-            plugin.built.as_ref().is_some_and(|built| built.capabilities().has(Capability::NeedsNoTarget))
-        };
+        let answers = |plugin: &PluginConfig| plugin.needs_no_target(&proxy.traffic);
         let mut answering = proxy.plugins.iter().filter(|plugin| answers(plugin)).peekable();
         let is_without_target = !proxy.backend.is_named && proxy.backend.upstream.targets.is_empty();
         if is_without_target && answering.peek().is_some() && answering.all(|plugin| plugin.when.is_some()) {
