@@ -122,7 +122,12 @@ pub(super) fn compare(
         if different == 1 { "differs" } else { "differ" }
     ));
     if unread > 0 {
-        print::error(format_args!("{unread} lines are no record of a request, and are left out"));
+        let are = if unread == 1 {
+            "is no record of a request, and is"
+        } else {
+            "are no records of requests, and are"
+        };
+        print::error(format_args!("{} {are} left out", print::counted(unread as u64, "line")));
     }
     if left_out > 0 {
         print::error(format_args!(
