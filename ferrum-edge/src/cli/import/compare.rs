@@ -112,24 +112,32 @@ pub(super) fn compare(
         }
     }
     show(&groups);
-    let (left_are, different) = match (left, groups.values().map(|(count, _)| count).sum::<u64>()) {
-        (1, different) => ("1 refusal is".to_owned(), different),
-        (left, different) => (format!("{left} refusals are"), different),
-    };
-    print::line(format_args!(
-        "{same} of {} recorded requests get the same answer, {left_are} left to targets, {different} {}",
-        requests.len(),
-        if different == 1 { "differs" } else { "differ" }
-    ));
-    if unread > 0 {
-        print::error(format_args!("{unread} lines are no record of a request, and are left out"));
-    }
+    summarize(requests.len(), same, left, &groups);
+    tell_unread(unread);
     if left_out > 0 {
         print::error(format_args!(
             "{left_out} plugin configs that count or store across requests are left out"
         ));
     }
     if groups.is_empty() { 0 } else { DIFFERENT }
+}
+
+/// Prints how many requests got which kind of answer.
+fn summarize(all: usize, same: u64, left: u64, groups: &BTreeMap<Group, (u64, String)>) {
+    let different = groups.values().map(|(count, _)| count).sum::<u64>();
+    let left = if left == 1 { "1 refusal is".to_owned() } else { format!("{left} refusals are") };
+    let differ = if different == 1 { "differs" } else { "differ" };
+    print::line(format_args!(
+        "{same} of {all} recorded requests get the same answer, {left} left to targets, {different} {differ}"
+    ));
+}
+
+fn tell_unread(lines: usize) {
+    match lines {
+        0 => {}
+        1 => print::error("1 line is no record of a request, and is left out"),
+        _ => print::error(format_args!("{lines} lines are no records of requests, and are left out")),
+    }
 }
 
 /// The requests of a log, and how many of its lines are none.

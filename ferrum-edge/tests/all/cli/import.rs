@@ -69,9 +69,11 @@ fn recorded_requests_are_compared() {
     assert_eq!(made.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&made.stderr));
     assert_eq!(
         text,
-        "4 of 5 recorded requests get the same answer, 1 refusals are left to targets, 0 differ\n"
+        "4 of 5 recorded requests get the same answer, 1 refusal is left to targets, 0 differ\n"
     );
-    assert!(String::from_utf8_lossy(&made.stderr).contains("1 lines are no record of a request"));
+    assert!(
+        String::from_utf8_lossy(&made.stderr).contains("1 line is no record of a request, and is left out")
+    );
     folder.write("access.log", &[same, line("/private", 200), line("/old", 404)].concat());
     let made = run("access.log");
     let text = String::from_utf8(made.stdout).unwrap();
