@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use tokio::sync::Notify;
 
@@ -18,12 +18,55 @@ use super::Vitals;
 pub(super) struct Tally {
     open: AtomicU32,
     busy: AtomicU32,
-    /// Those that wait for a place.
-    waiting: AtomicU32,
-    /// Connections that those who wait have asked for and that were not given up yet.
-    asked: AtomicU32,
+    wanted: Wanted,
     /// Rung once for each connection that was closed.
     closed: Notify,
+}
+
+/// Those that wait for a place, in the upper half, and the connections that they have asked for and that were not given up yet, never
+/// more than wait. Both are one number: who finds that nobody waits any more must not forget what is asked for by who comes at
+/// this moment.
+#[derive(Debug, Default)]
+struct Wanted(AtomicU64);
+
+impl Wanted {
+    fn waiting(&self) -> u32 {
+        parts(self.0.load(SeqCst)).0
+    }
+
+    /// One more waits, and asks for a connection.
+    fn enter(&self) {
+        self.change(|waiting, asked| Some((waiting + 1, asked + 1)));
+    }
+
+    /// One that waits asks once more.
+    fn ask(&self) {
+        self.change(|waiting, asked| Some((waiting, (asked + 1).min(waiting))));
+    }
+
+    fn leave(&self) {
+        self.change(|waiting, asked| Some((waiting - 1, asked.min(waiting - 1))));
+    }
+
+    /// Takes one that was asked for, if there is one.
+    fn take(&self) -> bool {
+        self.change(|waiting, asked| Some((waiting, asked.checked_sub(1)?)))
+    }
+
+    /// False if there is nothing to be changed.
+    fn change(&self, change: impl Fn(u32, u32) -> Option<(u32, u32)>) -> bool {
+        let changed = self.0.fetch_update(SeqCst, SeqCst, |both| {
+            let (waiting, asked) = parts(both);
+            change(waiting, asked).map(|(waiting, asked)| u64::from(waiting) << 32 | u64::from(asked))
+        });
+        changed.is_ok()
+    }
+}
+
+/// Those that wait, and what they have asked for.
+#[expect(clippy::cast_possible_truncation, reason = "each is half of it")]
+const fn parts(both: u64) -> (u32, u32) {
+    ((both >> 32) as u32, both as u32)
 }
 
 impl Tally {
@@ -69,7 +112,7 @@ struct Waiting<'t>(&'t Tally);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, SeqCst);
+        self.0.wanted.leave();
     }
 }
 
@@ -98,8 +141,9 @@ impl ConnectionLimit {
         if enter(&tally.open, self.most) {
             return Ok(self.placed(claim));
         }
-        tally.waiting.fetch_add(1, SeqCst);
+        tally.wanted.enter();
         let waiting = Waiting(tally);
+        let mut has_asked = true;
         loop {
             let mut closed = pin!(tally.closed.notified());
             closed.as_mut().enable();
@@ -107,7 +151,9 @@ impl ConnectionLimit {
                 drop(waiting);
                 return Ok(self.placed(claim));
             }
-            tally.asked.fetch_add(1, SeqCst);
+            if !std::mem::take(&mut has_asked) {
+                tally.wanted.ask();
+            }
             ask();
             closed.await;
         }
@@ -157,7 +203,7 @@ impl ConnectionPlace {
     /// Whether the connection may be kept: nobody waits for its place, and there are not too many.
     pub fn may_stay(&self, most: Option<NonZeroU32>) -> bool {
         let tally = self.vitals.connections();
-        tally.waiting.load(SeqCst) == 0 && most.is_none_or(|most| tally.open() <= most.get())
+        tally.wanted.waiting() == 0 && most.is_none_or(|most| tally.open() <= most.get())
     }
 
     /// What those who keep connections of the same target go by.
@@ -178,18 +224,12 @@ impl Drop for ConnectionPlace {
 impl KeptConnections {
     /// Whether somebody waits for a connection to be given up.
     pub fn is_wanted(&self) -> bool {
-        self.0.connections().waiting.load(SeqCst) > 0
+        self.0.connections().wanted.waiting() > 0
     }
 
     /// Whether a connection is to be given up; true once for each that was asked for. To be called by who has one.
     pub fn give_up(&self) -> bool {
-        let Tally { asked, .. } = self.0.connections();
-        if !self.is_wanted() {
-            // Asked for by somebody who has got a place by now, or does not want it any more.
-            asked.store(0, SeqCst);
-            return false;
-        }
-        asked.fetch_update(SeqCst, SeqCst, |asked| asked.checked_sub(1)).is_ok()
+        self.0.connections().wanted.take()
     }
 }
 

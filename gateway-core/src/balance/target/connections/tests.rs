@@ -1,8 +1,9 @@
 //! How connections are counted, given up and waited for.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Waker};
 use std::thread;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -97,6 +98,37 @@ async fn who_wants_a_place_asks_for_an_idle_connection_and_gets_it() {
     assert_eq!(open(&targets.list()[0]), 1);
     assert!(!kept.is_wanted());
     drop(place);
+}
+
+/// Who keeps a connection looks again and again, mostly in vain, while another comes and asks.
+#[test]
+fn what_is_asked_for_is_not_lost_to_who_looks_in_vain() {
+    let targets = targets(&[1]);
+    let limit = targets.list()[0].connection_limit().unwrap();
+    let kept = limit.try_place(false).unwrap().kept();
+    let (idle, is_over) = (std::sync::Mutex::new(None), AtomicBool::new(false));
+    let came = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                if kept.give_up() {
+                    drop(idle.lock().unwrap().take());
+                }
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let came = (0..50_000).take_while(|_| {
+            let placing =
+                async { tokio::time::timeout(Duration::from_secs(5), limit.place(true, || {})).await };
+            let Ok(Ok(mut place)) = runtime.block_on(placing) else { return false };
+            place.rest();
+            *idle.lock().unwrap() = Some(place);
+            true
+        });
+        let came = came.count();
+        is_over.store(true, Relaxed);
+        came
+    });
+    assert_eq!(came, 50_000, "each got the place");
 }
 
 #[tokio::test]
