@@ -187,16 +187,13 @@ impl Import {
         when: Option<&Value>,
     ) -> String {
         let id = self.id("plugin", &format!("{proxy}-{plugin}"));
-        // Not by `json!`, which copies values.
-        let mut made = Map::new();
-        set(&mut made, "id", id.as_str());
-        set(&mut made, "plugin_name", plugin);
-        set(&mut made, "proxy_id", proxy);
-        set(&mut made, "config", config);
+        let mut made = json!({ "id": id, "plugin_name": plugin, "proxy_id": proxy });
+        // Moved, where `json!` would copy it.
+        made["config"] = config;
         if let Some(when) = when {
-            set(&mut made, "when", when.clone());
+            made["when"] = when.clone();
         }
-        self.plugin_configs.push(Value::Object(made));
+        self.plugin_configs.push(made);
         id
     }
 
