@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::draft::{Import, set};
+use crate::draft::{AccessLog, Import, LogFile, Sink, draft};
 
 /// Proxies that one entry may name.
 const MAX_PROXIES: usize = 10_000;
@@ -17,7 +17,7 @@ pub(crate) struct LogPlace {
     /// Its settings.
     pub(crate) settings: Map<String, Value>,
     /// `format`, `template`, `when` and others of the entry.
-    pub(crate) rest: Map<String, Value>,
+    pub(crate) rest: Sink,
 }
 
 /// Places, each with the ids of the proxies whose records go there.
@@ -30,20 +30,19 @@ pub(crate) struct LogPlaces {
 
 impl LogPlace {
     pub(crate) fn new(kind: &'static str) -> Self {
-        Self { kind, settings: Map::new(), rest: Map::new() }
+        Self { kind, settings: Map::new(), rest: Sink::default() }
     }
 
     pub(crate) fn file(path: &str) -> Self {
-        let mut made = Self::new("file");
-        set(&mut made.settings, "path", path);
-        made
+        Self { settings: (*draft!(LogFile { path })).clone(), ..Self::new("file") }
     }
 }
 
 impl LogPlaces {
     /// The number of a place, which is the same for the same place.
     pub(crate) fn number(&mut self, place: LogPlace) -> usize {
-        let said = json!([place.kind, place.settings, place.rest]).to_string();
+        let settings = Value::Object(place.settings.clone());
+        let said = format!("{} {settings} {}", place.kind, Value::from(place.rest.clone()));
         *self.numbers.entry(said).or_insert_with(|| {
             self.all.push((place, Vec::new()));
             self.all.len() - 1
@@ -60,21 +59,21 @@ impl LogPlaces {
     /// Writes the entries. One that all proxies have, or too many, is for all records.
     pub(crate) fn finish(self, out: &mut Import) {
         let mut sinks = Vec::new();
-        for (place, proxies) in self.all {
+        for (mut place, proxies) in self.all {
             if proxies.is_empty() {
                 continue;
             }
             let name = out.id("sink", "access-log");
-            let mut made = Map::from_iter([("name".to_owned(), json!(name))]);
+            let mut made = draft!(Sink { name });
             made.insert(place.kind.to_owned(), Value::Object(place.settings));
-            made.extend(place.rest);
+            made.append(&mut place.rest);
             if proxies.len() < out.proxies.len() && proxies.len() <= MAX_PROXIES {
-                set(&mut made, "proxies", proxies);
+                made.proxies(proxies);
             }
-            sinks.push(Value::Object(made));
+            sinks.push(made);
         }
         if !sinks.is_empty() {
-            set(&mut out.gateway, "access_log", json!({ "sinks": sinks }));
+            out.gateway.access_log(draft!(AccessLog { sinks }));
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
+use crate::draft::{Certificate, Grpc, Match, Matcher, Text, Texts, Tls, draft};
+
 /// Conditions of a list that are compared with one another one by one.
 const FEW: usize = 16;
 
@@ -16,9 +18,10 @@ pub(crate) enum Cond {
     Is(Value),
 }
 
+#[allow(dead_code, reason = "importers move to these types one after another")]
 impl Cond {
-    pub(crate) fn is(value: Value) -> Self {
-        Self::Is(value)
+    pub(crate) fn is(one: impl Into<Value>) -> Self {
+        Self::Is(one.into())
     }
 
     /// The path, in one of the gateway's ways.
@@ -26,11 +29,84 @@ impl Cond {
         Self::Is(keyed("path", keyed(how, text.into())))
     }
 
+    pub(crate) fn path_is(how: Matcher) -> Self {
+        Self::is(draft!(Match { path: how }))
+    }
+
     /// Methods; the gateway's GET stands for HEAD, too, which is taken out unless it is among them.
     pub(crate) fn methods(list: &[&str]) -> Self {
-        let cond = Self::Is(json!({ "methods": list }));
+        let cond = Self::is(draft!(Match { methods: list }));
         let without = list.contains(&"GET") && !list.contains(&"HEAD");
-        if without { cond.and(Self::Is(json!({ "methods": ["HEAD"] })).negate()) } else { cond }
+        if without { cond.and(Self::is(draft!(Match { methods: ["HEAD"] })).negate()) } else { cond }
+    }
+
+    /// Names, and `*.suffix` for all below one.
+    pub(crate) fn hosts(names: impl Texts) -> Self {
+        Self::is(draft!(Match { hosts: names }))
+    }
+
+    /// The host as it was sent, with its port.
+    pub(crate) fn authority(how: Matcher) -> Self {
+        Self::is(draft!(Match { authority: how }))
+    }
+
+    pub(crate) fn scheme(scheme: impl Text) -> Self {
+        Self::is(draft!(Match { scheme }))
+    }
+
+    pub(crate) fn port(number: u16) -> Self {
+        Self::is(draft!(Match { ports: [number] }))
+    }
+
+    /// Networks of clients.
+    pub(crate) fn clients(networks: impl Texts) -> Self {
+        Self::is(draft!(Match { clients: networks }))
+    }
+
+    pub(crate) fn consumers(names: impl Texts) -> Self {
+        Self::is(draft!(Match { consumers: names }))
+    }
+
+    pub(crate) fn groups(names: impl Texts) -> Self {
+        Self::is(draft!(Match { groups: names }))
+    }
+
+    pub(crate) fn header(name: impl Into<String>, how: Matcher) -> Self {
+        Self::is(draft!(Match { headers: keyed(name, how.into()) }))
+    }
+
+    /// A parameter of the query, decoded.
+    pub(crate) fn query(name: impl Into<String>, how: Matcher) -> Self {
+        Self::is(draft!(Match { query: keyed(name, how.into()) }))
+    }
+
+    pub(crate) fn cookie(name: impl Into<String>, how: Matcher) -> Self {
+        Self::is(draft!(Match { cookies: keyed(name, how.into()) }))
+    }
+
+    /// The query as it was sent.
+    pub(crate) fn query_string(how: Matcher) -> Self {
+        Self::is(draft!(Match { query_string: how }))
+    }
+
+    pub(crate) fn grpc() -> Self {
+        Self::is(draft!(Match { grpc: Grpc::default() }))
+    }
+
+    /// Connections over TLS.
+    pub(crate) fn tls() -> Self {
+        Self::is(draft!(Match { tls: Tls::default() }))
+    }
+
+    /// Names that clients ask for in the handshake.
+    pub(crate) fn server_names(names: impl Texts) -> Self {
+        Self::is(draft!(Match { tls: draft!(Tls { server_names: names }) }))
+    }
+
+    /// Clients that show a certificate.
+    pub(crate) fn client_certificate() -> Self {
+        let shown = draft!(Certificate { present: true });
+        Self::is(draft!(Match { tls: draft!(Tls { client_certificate: shown }) }))
     }
 
     pub(crate) fn and(self, other: Self) -> Self {
@@ -118,7 +194,7 @@ impl Cond {
         match self {
             Self::Is(value) => Some(value.clone()),
             Self::Always => None,
-            Self::Never => Some(json!({ "not": { "path": { "regex": ".*" } } })),
+            Self::Never => Self::path_is(Matcher::regex(".*")).negate().when(),
         }
     }
 
@@ -208,8 +284,8 @@ impl std::io::Write for ByteCount {
 }
 
 /// An object with one key; `json!` would copy the value.
-pub(crate) fn keyed(key: &str, value: Value) -> Value {
-    Value::Object(Map::from_iter([(key.to_owned(), value)]))
+pub(crate) fn keyed(key: impl Into<String>, value: Value) -> Value {
+    Value::Object(Map::from_iter([(key.into(), value)]))
 }
 
 fn flat(value: Value, key: &str) -> Vec<Value> {

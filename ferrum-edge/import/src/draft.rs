@@ -1,6 +1,19 @@
 //! The configuration that is being made, and how importers add to it.
 
+mod access;
 mod accounts;
+mod authentication;
+mod condition;
+mod consumer;
+mod content;
+mod gateway;
+mod limits;
+mod matcher;
+mod plugin;
+mod proxy;
+mod settings;
+mod transformation;
+mod upstream;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,8 +25,22 @@ use serde_json::{Map, Value, json};
 use crate::Options;
 use crate::report::{At, Conversion, Report};
 use crate::text;
+pub(crate) use access::*;
 use accounts::Accounts;
 pub(crate) use accounts::{Password, basic_auth, only_group};
+pub(crate) use authentication::*;
+pub(crate) use condition::*;
+pub(crate) use consumer::*;
+pub(crate) use content::*;
+pub(crate) use gateway::*;
+pub(crate) use limits::*;
+pub(crate) use matcher::Matcher;
+pub(crate) use plugin::*;
+pub(crate) use proxy::*;
+pub use settings::{Declared, declared};
+pub(crate) use settings::{List, Settings, Text, Texts, draft};
+pub(crate) use transformation::*;
+pub(crate) use upstream::*;
 
 /// What whoever asks for something that was closed is told.
 pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
@@ -22,7 +49,7 @@ pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
 #[derive(Debug, Clone, Default)]
 pub struct Import {
     /// Settings of the gateway as a whole.
-    pub gateway: Map<String, Value>,
+    pub(crate) gateway: Gateway,
     /// Named groups of targets.
     pub upstreams: Vec<Value>,
     /// Plugins and where they run.
@@ -73,7 +100,8 @@ impl Import {
     }
 
     /// Names a connection to Redis under `gateway.redis`; the same one has the same name.
-    pub(crate) fn redis(&mut self, connection: Value) -> String {
+    pub(crate) fn redis(&mut self, connection: impl Into<Value>) -> String {
+        let connection = connection.into();
         let named = self.gateway.entry("redis").or_insert_with(|| json!({}));
         let Value::Object(named) = named else { return String::new() };
         if let Some((name, _)) = named.iter().find(|(_, known)| **known == connection) {
@@ -84,11 +112,16 @@ impl Import {
         name
     }
 
+    /// Settings of the gateway as a whole.
+    pub fn gateway(&self) -> &Map<String, Value> {
+        &self.gateway
+    }
+
     /// The whole as a configuration file's document.
     pub fn document(&self) -> Value {
         let mut document = Map::from_iter([("version".to_owned(), json!("1"))]);
         if !self.gateway.is_empty() {
-            document.insert("gateway".to_owned(), Value::Object(self.gateway.clone()));
+            document.insert("gateway".to_owned(), self.gateway.clone().into());
         }
         for (name, list) in [
             ("upstreams", &self.upstreams),
@@ -187,21 +220,16 @@ impl Import {
         when: Option<&Value>,
     ) -> String {
         let id = self.id("plugin", &format!("{proxy}-{plugin}"));
-        let mut made = json!({ "id": id, "plugin_name": plugin, "proxy_id": proxy });
-        // Moved, where `json!` would copy it.
-        made["config"] = config;
-        if let Some(when) = when {
-            made["when"] = when.clone();
-        }
-        self.plugin_configs.push(made);
+        let made = draft!(PluginConfig { id: &id, plugin_name: plugin, proxy_id: proxy, config, when });
+        self.plugin_configs.push(made.into());
         id
     }
 
     /// A plugin config that proxies name by its id.
     pub(crate) fn shared_plugin(&mut self, name: &str, plugin: &str, config: Value) -> String {
         let id = self.id("plugin", name);
-        self.plugin_configs
-            .push(json!({ "id": id, "plugin_name": plugin, "scope": "proxy_group", "config": config }));
+        let made = draft!(PluginConfig { id: &id, plugin_name: plugin, scope: "proxy_group", config });
+        self.plugin_configs.push(made.into());
         id
     }
 
@@ -264,8 +292,15 @@ pub(crate) fn with_facet(mut one: Value, facet: &Value) -> Value {
 
 /// A target of an upstream; a Unix socket, `unix:/run/app.sock`, and a service, `srv:_http._tcp.shop.test`, have no port.
 pub(crate) fn target(host: &str, port: u16) -> Value {
-    let has_port = !host.starts_with("unix:") && !is_service(host);
-    if has_port { json!({ "host": host, "port": port }) } else { json!({ "host": host }) }
+    Target::new(host, port).into()
+}
+
+impl Target {
+    /// The same, to be completed.
+    pub(crate) fn new(host: &str, port: u16) -> Self {
+        let has_port = !host.starts_with("unix:") && !is_service(host);
+        draft!(Target { host, port: has_port.then_some(port) })
+    }
 }
 
 /// Targets of an upstream, each once.
@@ -352,6 +387,16 @@ impl Plug {
         Self { name, config, when: None }
     }
 
+    /// The plugin that has these settings.
+    pub(crate) fn of<S: Settings>(settings: S) -> Self {
+        Self::new(S::PLACE, settings.into())
+    }
+
+    /// One of the two plugins that change fields, with its rules.
+    pub(crate) fn of_rules(plugin: &'static str, rules: impl List<HeaderRule>) -> Self {
+        Self::new(plugin, draft!(RequestTransformer { rules }).into())
+    }
+
     pub(crate) fn when(self, when: Option<Value>) -> Self {
         Self { when, ..self }
     }
@@ -392,30 +437,18 @@ impl Route {
 
 impl Import {
     /// Adds a proxy; says its id.
-    pub(crate) fn route(&mut self, route: Route) -> String {
+    pub(crate) fn route(&mut self, mut route: Route) -> String {
         let id = self.id("proxy", &route.name);
-        let mut proxy = Map::new();
-        set(&mut proxy, "id", id.clone());
-        if !route.hosts.is_empty() {
-            set(&mut proxy, "hosts", route.hosts.clone());
-        }
         let anything = route.hosts.is_empty() && !route.matches.iter().any(|one| one.get("path").is_some());
-        match route.listen_path {
-            Some(path) => set(&mut proxy, "listen_path", path),
-            None if anything => set(&mut proxy, "listen_path", "/"),
-            None => {}
-        }
-        let matches: Vec<Value> = route
-            .matches
-            .into_iter()
-            .filter(|one| one.as_object().is_none_or(|one| !one.is_empty()))
-            .collect();
-        if !matches.is_empty() {
-            set(&mut proxy, "matches", matches);
-        }
-        if let Some(priority) = route.priority {
-            set(&mut proxy, "priority", priority);
-        }
+        let is_said = |one: &Value| one.as_object().is_none_or(|one| !one.is_empty());
+        let matches: Vec<Value> = route.matches.into_iter().filter(is_said).collect();
+        let mut proxy = draft!(Proxy {
+            id: &id,
+            hosts: (!route.hosts.is_empty()).then_some(route.hosts),
+            listen_path: route.listen_path.or_else(|| anything.then(|| "/".to_owned())),
+            matches: (!matches.is_empty()).then_some(matches),
+            priority: route.priority,
+        });
         self.closed_proxies += usize::from(matches!(route.to, To::Closed));
         let is_forwarded = matches!(route.to, To::Upstream { .. } | To::Host { .. });
         let is_files = matches!(route.to, To::Files(_));
@@ -428,9 +461,7 @@ impl Import {
         };
         self.lead(&id, route.to, &mut proxy);
         if is_forwarded {
-            for (key, value) in route.settings {
-                set(&mut proxy, &key, value);
-            }
+            proxy.append(&mut route.settings);
             if proxy.contains_key("backend_protocol") {
                 // It says both.
                 proxy.shift_remove("backend_scheme");
@@ -450,43 +481,48 @@ impl Import {
             let precedes = matches!(plug.name, "response_transformer" | "static_files");
             let next = answers.filter(|_| precedes).or(leads);
             if let (Some(next), Some(made)) = (next, self.plugin_configs.last_mut()) {
-                made["before"] = json!(next);
+                made["before"] = next.into();
             }
         }
         if !route.shared.is_empty() {
-            let named: Vec<Value> = route.shared.iter().map(|id| json!({ "plugin_config_id": id })).collect();
-            set(&mut proxy, "plugins", named);
+            let named = route.shared.iter().map(|id| draft!(PluginRef { plugin_config_id: id }));
+            proxy.plugins(named.collect::<Vec<PluginRef>>());
         }
-        self.proxies.push(Value::Object(proxy));
+        self.proxies.push(proxy.into());
         id
     }
 
     /// Where a proxy's requests go, and the plugin that answers them.
-    fn lead(&mut self, id: &str, to: To, proxy: &mut Map<String, Value>) {
+    fn lead(&mut self, id: &str, to: To, proxy: &mut Proxy) {
+        let scheme = |is_tls: bool| if is_tls { "https" } else { "http" };
         match to {
             To::Upstream { id: upstream, is_tls } => {
-                set(proxy, "backend_scheme", if is_tls { "https" } else { "http" });
-                set(proxy, "upstream_id", upstream);
+                proxy.backend_scheme(scheme(is_tls));
+                proxy.upstream_id(upstream);
             }
             To::Host { host, port, is_tls } => {
-                set(proxy, "backend_scheme", if is_tls { "https" } else { "http" });
+                proxy.backend_scheme(scheme(is_tls));
                 // A Unix socket has no port.
-                if !host.starts_with("unix:") {
-                    set(proxy, "backend_port", port);
-                }
-                set(proxy, "backend_host", host);
+                proxy.backend_port((!host.starts_with("unix:")).then_some(port));
+                proxy.backend_host(host);
             }
             To::Answer(status, kind, body) => {
-                let config = json!({ "status_code": status, "content_type": kind, "body": body });
-                self.plugin(id, "request_termination", config);
+                let answer = draft!(RequestTermination { status_code: status, content_type: kind, body });
+                self.plugin(id, "request_termination", answer.into());
             }
             To::Redirect(config) => drop(self.plugin(id, "redirect", config)),
             To::Files(config) => drop(self.plugin(id, "static_files", config)),
             To::Closed => {
-                let config = json!({ "status_code": 503, "content_type": "text/plain", "body": CLOSED });
-                self.plugin(id, "request_termination", config);
+                self.plugin(id, "request_termination", RequestTermination::closed().into());
             }
         }
+    }
+}
+
+impl RequestTermination {
+    /// What answers for all that was closed.
+    pub(crate) fn closed() -> Self {
+        draft!(RequestTermination { status_code: 503, content_type: "text/plain", body: CLOSED })
     }
 }
 

@@ -12,9 +12,9 @@ mod routes;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::draft::{Import, Plug, To, set};
+use crate::draft::{CertificateFile, GatewayTls, Import, Plug, Proxy, To, draft};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
 use crate::tree::{self, Node};
@@ -64,7 +64,7 @@ struct Envoy<'o> {
 #[derive(Debug, Clone)]
 struct Backend {
     to: To,
-    settings: Map<String, Value>,
+    settings: Proxy,
 }
 
 /// What a listener says for all its routes.
@@ -136,7 +136,7 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
     if ports.len() > 1 || listeners.iter().any(has_domains_with_ports) {
         // A host of one listener, or with one port, is any other host to another one.
         envoy.has_several = true;
-        set(&mut envoy.out.gateway, "host_fallthrough", true);
+        envoy.out.gateway.host_fallthrough(true);
     }
     for listener in listeners {
         envoy.listener(listener);
@@ -151,7 +151,7 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
     }
     if !envoy.certificates.is_empty() {
         let certificates = std::mem::take(&mut envoy.certificates);
-        set(&mut envoy.out.gateway, "tls", json!({ "certificates": certificates }));
+        envoy.out.gateway.tls(draft!(GatewayTls { certificates }));
     }
     unread::name(out, "", &document, SILENT);
     Ok(())
@@ -235,7 +235,7 @@ impl Envoy<'_> {
                 self.out.needless(filter.at, what, "the gateway looks at the first bytes anyway");
             }
             "proxy_protocol" | "ProxyProtocol" => {
-                set(&mut self.out.gateway, "accept_proxy_protocol", true);
+                self.out.gateway.accept_proxy_protocol(true);
                 let why = "it is taken from trusted proxies only, on all ports";
                 self.out.partial(filter.at, what, why, "set gateway.trusted_proxies");
             }
@@ -303,7 +303,7 @@ impl Envoy<'_> {
             let file = |key: &str| pair.path(&[key, "filename"]).and_then(Node::str).map(str::to_owned);
             match (file("certificate_chain"), file("private_key")) {
                 (Some(certificate), Some(key)) => {
-                    let pair = json!({ "cert_path": certificate, "key_path": key });
+                    let pair = draft!(CertificateFile { cert_path: certificate, key_path: key }).into();
                     if !self.certificates.contains(&pair) {
                         self.certificates.push(pair);
                     }
@@ -346,14 +346,15 @@ impl Envoy<'_> {
             return;
         };
         let id = self.out.id("proxy", &format!("tcp-{port}"));
-        let mut made = json!({ "id": id, "listen_port": port, "backend_scheme": if to_tls { "tcps" } else { "tcp" }, "upstream_id": upstream });
+        let backend_scheme = if to_tls { "tcps" } else { "tcp" };
+        let mut made = draft!(Proxy { id, listen_port: port, backend_scheme, upstream_id: upstream });
         if is_tls {
-            made["frontend_tls"] = json!(true);
+            made.frontend_tls(true);
         } else if !names.is_empty() {
-            made["passthrough"] = json!(true);
-            made["hosts"] = json!(names);
+            made.passthrough(true);
+            made.hosts(names);
         }
-        self.out.proxies.push(made);
+        self.out.proxies.push(made.into());
         self.out.done(filter.at, what);
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::draft::{Import, set};
+use crate::draft::{Acme, CertificateFile, GatewayTls, Import, draft};
 use crate::report::At;
 
 /// Where the gateway keeps the account and the certificates.
@@ -16,8 +16,8 @@ const PRIVATE: &[&str] = &["localhost", "local", "internal", "home.arpa"];
 /// What an original gets from a CA.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FromCa {
-    /// Settings of `gateway.acme`: `email`, `directory_url` and others.
-    pub(crate) settings: Map<String, Value>,
+    /// The CA and the account.
+    pub(crate) settings: Acme,
     /// The names of each certificate.
     certificates: Vec<Vec<String>>,
     known: HashSet<Vec<String>>,
@@ -65,7 +65,7 @@ impl FromCa {
     }
 
     /// Gives the gateway these certificates, behind those in files. Where nothing listens for plain HTTP, the CA checks by TLS.
-    pub(crate) fn write(self, out: &mut Import, mut files: Vec<Value>, original: &str) {
+    pub(crate) fn write(self, out: &mut Import, files: Vec<Value>, original: &str) {
         let Self { mut settings, certificates, at, .. } = self;
         if !certificates.is_empty() {
             let why = format!(
@@ -75,15 +75,16 @@ impl FromCa {
             let todo = "look at gateway.acme; its folder has to be writable for the gateway";
             out.partial(at, "certificates from a CA", why, todo);
             if out.gateway.get("http").and_then(Value::as_str) == Some("off") {
-                set(&mut settings, "challenge", "tls-alpn-01");
+                settings.challenge("tls-alpn-01");
             }
-            set(&mut settings, "accept_terms", true);
-            set(&mut settings, "storage", STORAGE);
-            set(&mut out.gateway, "acme", settings);
+            settings.accept_terms(true);
+            settings.storage(STORAGE);
+            out.gateway.acme(settings);
         }
-        files.extend(certificates.into_iter().map(|names| json!({ "acme": names })));
+        let ordered = certificates.into_iter().map(|names| draft!(CertificateFile { acme: names }).into());
+        let files: Vec<Value> = files.into_iter().chain(ordered).collect();
         if !files.is_empty() {
-            set(&mut out.gateway, "tls", json!({ "certificates": files }));
+            out.gateway.tls(draft!(GatewayTls { certificates: files }));
         }
     }
 }

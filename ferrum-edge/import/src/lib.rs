@@ -10,7 +10,7 @@
 //!
 //! # Where things are
 //!
-//! - `draft.rs`: the document in the making. `report.rs`: what became of each construct. `tree.rs`, `toml.rs`: YAML, JSON and TOML with lines;
+//! - `draft.rs`: the document in the making, of the types of settings in `draft/`. `report.rs`: what became of each construct. `tree.rs`, `toml.rs`: YAML, JSON and TOML with lines;
 //!   each value knows whether it was read, and `unread.rs` reports those that were not.
 //! - `summary.rs`: how much answers 503. `placeholders.rs`: values of the environment. `access_log.rs`: where records go.
 //! - `cond.rs` combines conditions. `steps.rs` makes proxies of rules that run in order (Caddy, HAProxy). `changed.rs` turns a condition on a
@@ -49,7 +49,7 @@ mod unread;
 
 use std::path::Path;
 
-pub use draft::Import;
+pub use draft::{Declared, Import, declared};
 pub use error::Failure;
 pub use files::{Disk, Files, NoFiles};
 pub use placeholders::{FilledFiles, Values};

@@ -219,40 +219,6 @@ pub(crate) fn anywhere(regex: &str) -> String {
     format!("{before}(?:{inner}){after}")
 }
 
-/// A regex that is looked for anywhere as what a value contains; `None` where it is more than a plain text.
-pub(crate) fn contained(regex: &str) -> Option<Value> {
-    let (ignores_case, rest) = regex.strip_prefix("(?i)").map_or((false, regex), |rest| (true, rest));
-    let mut made = String::new();
-    let mut chars = rest.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => made.push(chars.next().filter(char::is_ascii_punctuation)?),
-            '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
-            c => made.push(c),
-        }
-    }
-    // Letters beyond ASCII count as one case only with a regex.
-    if made.is_empty() || ignores_case && !made.is_ascii() {
-        return None;
-    }
-    let mut how = serde_json::json!({ "contains": made });
-    if ignores_case {
-        how["ignore_case"] = true.into();
-    }
-    Some(how)
-}
-
-/// What is asked of a header of which one of several fields fits a regex, which is looked for anywhere. They are joined by a
-/// comma and a space.
-pub(crate) fn one_field(regex: &str) -> Option<Value> {
-    if let Some(how) = contained(regex) {
-        return Some(how);
-    }
-    let (flag, rest) = regex.strip_prefix("(?i)").map_or(("", regex), |rest| ("(?i)", rest));
-    let whole = format!("{flag}(?:.*, )?(?:{})(?:, .*)?", anywhere(rest));
-    is_regex(&whole).then(|| serde_json::json!({ "regex": whole }))
-}
-
 /// A text as a regex over the ways in which a query may spell it.
 pub(crate) fn in_query(text: &str) -> String {
     let each = text.bytes().map(|byte| {
@@ -447,21 +413,6 @@ mod tests {
             assert!(regex.is_match(text), "{text}");
         }
         assert!(!regex.is_match("a b+\u{e9}/"));
-    }
-
-    #[test]
-    fn plain_texts_are_contained() {
-        for (regex, expected) in [
-            ("evil", Some(serde_json::json!({ "contains": "evil" }))),
-            (r"(?i)a\.b\\", Some(serde_json::json!({ "contains": r"a.b\", "ignore_case": true }))),
-            ("^evil", None),
-            (r"\d", None),
-            ("a|b", None),
-            ("", None),
-            ("(?i)\u{e9}", None),
-        ] {
-            assert_eq!(contained(regex), expected, "{regex}");
-        }
     }
 
     /// What is known without parsing is what the parser says.

@@ -13,10 +13,10 @@ mod tls;
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::cond::Cond;
-use crate::draft::{Import, Route, To, set, with_facet};
+use crate::draft::{Import, Matcher, Proxy, Route, To, with_facet};
 use crate::error::Failure;
 use crate::from_ca::FromCa;
 use crate::ports::Ports;
@@ -91,7 +91,7 @@ fn switched(node: Option<&Node>) -> Option<&Node> {
 #[derive(Debug, Clone)]
 struct Backend {
     to: To,
-    settings: Map<String, Value>,
+    settings: Proxy,
 }
 
 /// Imports static and dynamic files and Compose files.
@@ -215,15 +215,14 @@ impl Traefik<'_> {
         let service = router.text_of("service").unwrap_or(name).to_owned();
         let backend = if made.is_closed { None } else { self.backend(&what, router, &service) };
         let mut route = match backend {
-            Some(backend) => Route { settings: backend.settings, ..Route::new(name, backend.to) },
+            Some(mut backend) => {
+                backend.settings.retry(made.retry);
+                backend.settings.circuit_breaker(made.breaker);
+                Route { settings: backend.settings.into(), ..Route::new(name, backend.to) }
+            }
             None => Route::new(name, To::Closed),
         };
-        for (key, value) in [("retry", made.retry), ("circuit_breaker", made.breaker)] {
-            if let Some(value) = value {
-                set(&mut route.settings, key, value);
-            }
-        }
-        let one = cond.with_path(&json!({ "prefix": "/" }));
+        let one = cond.with_path(&Matcher::prefix("/").into());
         route.matches.extend(facets.iter().map(|facet| with_facet(one.clone(), facet)));
         route.priority = Some(priority);
         route.plugins = made.plugins;

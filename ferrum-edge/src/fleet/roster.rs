@@ -326,14 +326,13 @@ impl Roster {
         }
         let time = now();
         let expired = known.invitations.iter().filter(|(_, (row, _))| row.expires <= time);
-        let mut ops: Vec<FleetOp> =
-            expired.map(|(id, (_, version))| removal(INVITATION, id, *version)).collect();
+        let mut ops: Vec<_> = expired.map(|(id, (_, version))| removal(INVITATION, id, *version)).collect();
         if known.invitations.len() - ops.len() >= MAX_INVITATIONS {
             return Err(RosterError::Crowded);
         }
-        let made = tokio::task::spawn_blocking(new_code).await;
-        let made = made.map_err(|panicked| RosterError::Code(panicked.to_string()))?;
-        let (id, code, hash) = made.map_err(|error| RosterError::Code(error.to_string()))?;
+        let failed = |error: &dyn std::fmt::Display| RosterError::Code(error.to_string());
+        let made = tokio::task::spawn_blocking(new_code).await.map_err(|error| failed(&error))?;
+        let (id, code, hash) = made.map_err(|error| failed(&error))?;
         let expires = time + VALIDITY.as_secs();
         let row = InvitationRow { code: hash, expires, name, group, edge: again.map(str::to_owned) };
         ops.push(FleetOp { kind: INVITATION, id, expected: None, document: document(&row) });

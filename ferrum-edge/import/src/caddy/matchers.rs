@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::text;
 
 /// A path pattern: exact, or with `*` at its ends or anywhere. Case does not matter.
@@ -71,7 +72,7 @@ const OTHERS_BEHIND: &str = "(?:, .*)?";
 
 /// A header of which one field's value fits a regex.
 pub(super) fn header_regex(name: &str, regex: &str) -> Option<Cond> {
-    let how = text::one_field(regex)?;
+    let how = Value::from(Matcher::one_field(regex)?);
     Some(field(name, how))
 }
 

@@ -1,10 +1,8 @@
 //! Envoy's clusters as upstreams, and how their endpoints are asked.
 
-use serde_json::{Map, Value, json};
-
 use super::forwarding::wrapped;
 use super::{Backend, Envoy, filters};
-use crate::draft::{To, set, target};
+use crate::draft::{ActiveCheck, HealthChecks, PassiveCheck, Proxy, Target, To, Upstream, draft};
 use crate::report::At;
 use crate::text;
 use crate::tree::Node;
@@ -34,38 +32,29 @@ impl Envoy<'_> {
     fn make_cluster(&mut self, name: &str, cluster: &Node) -> Option<Backend> {
         let what = format!("cluster {name}");
         self.discovery(&what, cluster);
-        let targets = self.endpoints(&what, cluster);
+        let mut targets = self.endpoints(&what, cluster);
         if targets.is_empty() {
             let why = "it has no static endpoints; it answers 503";
             self.out.lost(cluster.at, what, why, "name them in load_assignment");
             return None;
         }
-        let mut settings = Map::new();
+        let mut settings = Proxy::default();
         let connect = cluster.text_of("connect_timeout").and_then(|it| text::millis(it, 1000));
-        set(
-            &mut settings,
-            "backend_connect_timeout",
-            text::duration(connect.unwrap_or(5000).clamp(1, 86_400_000)),
-        );
+        settings.backend_connect_timeout(text::duration(connect.unwrap_or(5000).clamp(1, 86_400_000)));
         let socket = cluster.get("transport_socket");
         if let Some(socket) = socket {
             self.cluster_tls(&what, socket, &mut settings);
         }
         if is_h2(cluster) {
-            set(&mut settings, "backend_http_version", "2");
+            settings.backend_http_version("2");
         }
         let id = self.out.id("upstream", name);
-        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
-        set(&mut made, "targets", json!(targets));
-        set(&mut made, "algorithm", self.algorithm(&what, cluster));
-        let checks = checks(cluster);
-        if !checks.is_empty() {
-            set(&mut made, "health_checks", Value::Object(checks));
-        }
-        if let Some(limits) = cluster.get("circuit_breakers") {
-            self.cluster_limits(&what, limits, &mut made);
-        }
-        self.out.upstreams.push(Value::Object(made));
+        let algorithm = self.algorithm(&what, cluster);
+        let limits = cluster.get("circuit_breakers");
+        let queue = limits.and_then(|limits| self.cluster_limits(&what, limits, &mut targets));
+        let health_checks = Some(checks(cluster)).filter(|checks| !checks.is_empty());
+        let made = draft!(Upstream { id: &id, targets, algorithm, health_checks, queue });
+        self.out.upstreams.push(made.into());
         self.out.done(cluster.at, what);
         Some(Backend { to: To::Upstream { id, is_tls: socket.is_some() }, settings })
     }
@@ -102,7 +91,7 @@ impl Envoy<'_> {
         }
     }
 
-    fn endpoints(&mut self, what: &str, cluster: &Node) -> Vec<Value> {
+    fn endpoints(&mut self, what: &str, cluster: &Node) -> Vec<Target> {
         let mut targets = Vec::new();
         for locality in cluster.path(&["load_assignment", "endpoints"]).map_or(&[][..], Node::items) {
             let priority = locality.get("priority").and_then(Node::uint).unwrap_or(0);
@@ -116,13 +105,13 @@ impl Envoy<'_> {
                     );
                     continue;
                 };
-                let mut target = target(&host, port);
+                let mut target = Target::new(&host, port);
                 let weight = wrapped(endpoint, "load_balancing_weight");
                 if let Some(weight) = weight.filter(|it| (1..=65_535).contains(it)) {
-                    target["weight"] = json!(weight);
+                    target.weight(weight);
                 }
                 if priority > 0 {
-                    target["priority"] = json!(priority.min(15));
+                    target.priority(priority.min(15));
                 }
                 targets.push(target);
             }
@@ -130,11 +119,11 @@ impl Envoy<'_> {
         targets
     }
 
-    fn cluster_tls(&mut self, what: &str, socket: &Node, settings: &mut Map<String, Value>) {
+    fn cluster_tls(&mut self, what: &str, socket: &Node, settings: &mut Proxy) {
         let config = filters::config(socket);
         let roots = ["common_tls_context", "validation_context", "trusted_ca", "filename"];
         match config.path(&roots).and_then(Node::str) {
-            Some(file) => set(settings, "backend_tls_ca_path", file),
+            Some(file) => settings.backend_tls_ca_path(file),
             None => {
                 let why = "Envoy checks no certificate without a validation context; here it is checked";
                 let todo = "set backend_tls_ca_path, or backend_tls_verify_server_cert: false";
@@ -142,7 +131,7 @@ impl Envoy<'_> {
             }
         }
         if let Some(sni) = config.text_of("sni") {
-            set(settings, "backend_tls_server_name", sni);
+            settings.backend_tls_server_name(sni);
         }
     }
 
@@ -181,42 +170,34 @@ fn is_h2(cluster: &Node) -> bool {
         || typed.is_some_and(|typed| typed.entries().iter().any(|(_, options)| explicit(options)))
 }
 
-fn checks(cluster: &Node) -> Map<String, Value> {
-    let mut checks = Map::new();
+fn checks(cluster: &Node) -> HealthChecks {
+    let mut checks = HealthChecks::default();
     if let Some(check) = cluster.each("health_checks").first() {
-        set(&mut checks, "active", active(check));
+        checks.active(active(check));
     }
     if let Some(outlier) = cluster.get("outlier_detection") {
         let failures = wrapped(outlier, "consecutive_5xx").unwrap_or(5);
-        let statuses = json!([500, 502, 503, 504]);
-        set(
-            &mut checks,
-            "passive",
-            json!({ "unhealthy_threshold": failures, "unhealthy_status_codes": statuses }),
-        );
+        let statuses = [500, 502, 503, 504];
+        checks.passive(draft!(PassiveCheck {
+            unhealthy_threshold: failures,
+            unhealthy_status_codes: statuses
+        }));
     }
     checks
 }
 
-fn active(check: &Node) -> Value {
+fn active(check: &Node) -> ActiveCheck {
     let time = |key: &str| check.text_of(key).and_then(|it| text::millis(it, 1000));
     let count = |key: &str| check.get(key).and_then(Node::uint).filter(|it| *it > 0);
-    let mut made = Map::new();
+    let mut made = ActiveCheck::default();
     match (check.get("http_health_check"), check.has("grpc_health_check")) {
-        (Some(http), _) => set(&mut made, "http_path", http.text_of("path").unwrap_or("/")),
-        (None, true) => set(&mut made, "probe_type", "grpc"),
-        (None, false) => set(&mut made, "probe_type", "tcp"),
+        (Some(http), _) => made.http_path(http.text_of("path").unwrap_or("/")),
+        (None, true) => made.probe_type("grpc"),
+        (None, false) => made.probe_type("tcp"),
     }
-    if let Some(millis) = time("interval") {
-        set(&mut made, "interval", text::seconds(millis).min(86_400));
-    }
-    if let Some(millis) = time("timeout") {
-        set(&mut made, "timeout", text::duration(millis.clamp(1, 300_000)));
-    }
-    for key in ["healthy_threshold", "unhealthy_threshold"] {
-        if let Some(count) = count(key) {
-            set(&mut made, key, count);
-        }
-    }
-    Value::Object(made)
+    made.interval(time("interval").map(|millis| text::seconds(millis).min(86_400)));
+    made.timeout(time("timeout").map(|millis| text::duration(millis.clamp(1, 300_000))));
+    made.healthy_threshold(count("healthy_threshold"));
+    made.unhealthy_threshold(count("unhealthy_threshold"));
+    made
 }

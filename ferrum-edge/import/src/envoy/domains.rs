@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use serde_json::json;
-
 use super::routes::here;
 use super::{Envoy, Listener};
-use crate::draft::{Route, To, with_facet};
+use crate::draft::{Match, Matcher, Route, To, draft, with_facet};
 use crate::text;
 use crate::tree::Node;
 
@@ -83,7 +81,7 @@ impl Envoy<'_> {
         let pieces: Vec<String> = domain.split('*').map(text::literal).collect();
         let regex = format!("(?i){}(?::[0-9]+)?", pieces.join("[^:]+"));
         let mut route = Route::new(format!("closed-{domain}"), To::Closed);
-        route.matches.push(json!({ "path": "/", "authority": { "regex": regex } }));
+        route.matches.push(draft!(Match { path: "/", authority: Matcher::regex(regex) }).into());
         // Several of them may mean the same host, and the gateway refuses ties.
         route.priority = Some(CLOSED + i64::try_from(self.out.proxies.len()).unwrap_or_default());
         let mut made = Vec::new();
@@ -160,7 +158,7 @@ impl Facet {
         for one in &mut route.matches {
             *one = here(one.take(), names, listener);
             if let Some(authority) = &self.authority {
-                *one = with_facet(one.take(), &json!({ "authority": { "regex": authority } }));
+                *one = with_facet(one.take(), &draft!(Match { authority: Matcher::regex(authority) }).into());
             }
         }
         route.priority = route.priority.map(|priority| priority + self.lift);

@@ -1,9 +1,9 @@
 //! Envoy's HTTP filters as plugins. What may guard and can't be translated closes what is behind it.
 
-use serde_json::{Value, json};
-
 use super::{Envoy, Listener};
-use crate::draft::Plug;
+use crate::draft::{
+    Compression, ForwardAuth, GrpcWeb, Limit, Plug, RateLimiting, RequestSizeLimiting, draft,
+};
 use crate::text;
 use crate::tree::Node;
 
@@ -33,15 +33,15 @@ fn first_endpoint(cluster: &Node) -> Option<(String, u64)> {
 }
 
 /// Whether the other server gets the body, and how much of it.
-fn authz_body(settings: &Node, config: &mut Value) {
+fn authz_body(settings: &Node, config: &mut ForwardAuth) {
     let Some(body) = settings.get("with_request_body") else { return };
-    config["send_body"] = json!(true);
+    config.send_body(true);
     if let Some(bytes) = body.get("max_request_bytes").and_then(Node::uint).filter(|it| *it > 0) {
-        config["max_body"] = json!(bytes);
+        config.max_body(bytes);
     }
     let partial = body.get("allow_partial_message").and_then(Node::bool) == Some(true);
     if partial && config["convention"] == "envoy_grpc" {
-        config["allow_partial_body"] = json!(true);
+        config.allow_partial_body(true);
     }
 }
 
@@ -60,11 +60,11 @@ impl Envoy<'_> {
             match kind.as_str() {
                 "Router" | "router" => self.out.done(filter.at, what),
                 "GrpcWeb" | "grpc_web" => {
-                    made.plugins.push(Plug::new("grpc_web", json!({})));
+                    made.plugins.push(Plug::of(GrpcWeb::default()));
                     self.out.done(filter.at, what);
                 }
                 "Compressor" | "compressor" => {
-                    made.plugins.push(Plug::new("compression", json!({ "algorithms": ["gzip"] })));
+                    made.plugins.push(Plug::of(draft!(Compression { algorithms: ["gzip"] })));
                     self.out.done(filter.at, what);
                 }
                 "LocalRateLimit" | "local_ratelimit" => self.rate(&what, filter, settings, made),
@@ -77,8 +77,7 @@ impl Envoy<'_> {
                 "Buffer" | "buffer" => {
                     match settings.get("max_request_bytes").and_then(Node::uint).filter(|it| *it > 0) {
                         Some(bytes) => {
-                            made.plugins
-                                .push(Plug::new("request_size_limiting", json!({ "max_size": bytes })));
+                            made.plugins.push(Plug::of(draft!(RequestSizeLimiting { max_size: bytes })));
                             self.out.done(filter.at, what);
                         }
                         None => self.out.lost(filter.at, what, "it has no size", ""),
@@ -120,11 +119,12 @@ impl Envoy<'_> {
         match (number("max_tokens"), period) {
             (Some(most), Some(period)) if most > 0 => {
                 let rate = number("tokens_per_fill").unwrap_or(1).max(1);
-                let limit = json!({ "rate": rate, "per": format!("{}ms", period.max(1)), "burst": most });
-                made.plugins.push(Plug::new(
-                    "rate_limiting",
-                    json!({ "limits": [limit], "limit_by": "route", "headers": "none" }),
-                ));
+                let limit = draft!(Limit { rate, per: format!("{}ms", period.max(1)), burst: most });
+                made.plugins.push(Plug::of(draft!(RateLimiting {
+                    limits: [limit],
+                    limit_by: "route",
+                    headers: "none"
+                })));
                 self.out.partial(filter.at, what, "the limit is for each proxy", "");
             }
             _ => self.out.lost(filter.at, what, "its bucket is not known", "use the plugin `rate_limiting`"),
@@ -153,24 +153,24 @@ impl Envoy<'_> {
             list.iter().filter_map(|it| it.text_of("exact")).map(str::to_owned).collect()
         };
         let url = format!("{}{prefix}", self.asked_server(service, &uri).trim_end_matches('/'));
-        let mut config = json!({ "url": url, "convention": "envoy", "status_on_error": 403 });
+        let mut config = draft!(ForwardAuth { url, convention: "envoy", status_on_error: 403 });
         let sent = exact(&["authorization_request", "allowed_headers"]);
         if !sent.is_empty() {
-            config["request_headers"] = json!(sent);
+            config.request_headers(sent);
         }
         let taken = exact(&["authorization_response", "allowed_upstream_headers"]);
         if !taken.is_empty() {
-            config["response_headers"] = json!(taken);
+            config.response_headers(taken);
         }
         if lets_in {
-            config["failure_mode_allow"] = json!(true);
+            config.failure_mode_allow(true);
         }
         if let Some(timeout) = service.and_then(|it| it.path(&["server_uri", "timeout"])) {
             let millis = timeout.str().and_then(|it| text::millis(it, 1000));
-            config["timeout"] = text::duration(millis.unwrap_or(5000).clamp(1, 60_000));
+            config.timeout(text::duration(millis.unwrap_or(5000).clamp(1, 60_000)));
         }
         authz_body(settings, &mut config);
-        made.plugins.push(Plug::new("forward_auth", config));
+        made.plugins.push(Plug::of(config));
         self.out.done(filter.at, what);
     }
 
@@ -216,16 +216,20 @@ impl Envoy<'_> {
             return;
         };
         let scheme = if cluster.get("transport_socket").is_some() { "https" } else { "http" };
-        let mut config = json!({ "url": format!("{scheme}://{host}:{port}"), "convention": "envoy_grpc", "status_on_error": 403 });
+        let mut config = draft!(ForwardAuth {
+            url: format!("{scheme}://{host}:{port}"),
+            convention: "envoy_grpc",
+            status_on_error: 403
+        });
         let timeout = service.text_of("timeout").and_then(|it| text::millis(it, 1000)).unwrap_or(200);
-        config["timeout"] = text::duration(timeout.clamp(1, 60_000));
+        config.timeout(text::duration(timeout.clamp(1, 60_000)));
         if settings.get("failure_mode_allow").and_then(Node::bool) == Some(true) {
-            config["failure_mode_allow"] = json!(true);
+            config.failure_mode_allow(true);
         }
         authz_body(settings, &mut config);
         cluster.see_all();
         self.named.insert(name.unwrap_or_default().to_owned());
-        made.plugins.push(Plug::new("forward_auth", config));
+        made.plugins.push(Plug::of(config));
         if cluster.path(&["load_assignment", "endpoints"]).map_or(0, |it| it.items().len()) > 1 {
             self.out.partial(filter.at, what, "the first endpoint of its cluster is asked", "");
         } else {

@@ -1,9 +1,11 @@
 //! Where a route of Envoy's leads: its cluster or shares of several, timeouts, retries and rewrites.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{Backend, Envoy};
-use crate::draft::{Plug, To, set};
+use crate::draft::{
+    Hedging, Matcher, Plug, Proxy, Queue, Replaced, Retry, Rewrite, Split, Target, To, TrafficSplit, draft,
+};
 use crate::text;
 use crate::tree::Node;
 
@@ -14,7 +16,7 @@ const LOST: &[&str] =
 /// What a route to targets becomes.
 #[derive(Default)]
 pub(super) struct Forwarding {
-    pub(super) settings: Map<String, Value>,
+    pub(super) settings: Proxy,
     pub(super) plugins: Vec<Plug>,
 }
 
@@ -31,7 +33,7 @@ pub(super) fn wrapped(node: &Node, key: &str) -> Option<u64> {
 
 impl Envoy<'_> {
     /// `hedge_policy`: the time of one attempt is how long is waited before another one is made beside it.
-    fn hedging(&mut self, what: &str, hedge: &Node, retry: Option<&Node>) -> Option<Value> {
+    fn hedging(&mut self, what: &str, hedge: &Node, retry: Option<&Node>) -> Option<Hedging> {
         let what = format!("{what}: hedge_policy");
         for key in ["initial_requests", "additional_request_chance"] {
             if let Some(node) = hedge.get(key) {
@@ -50,9 +52,11 @@ impl Envoy<'_> {
         let most = retry.and_then(|it| wrapped(it, "num_retries")).unwrap_or(1);
         let why = "only GET, HEAD, OPTIONS, PUT and DELETE are sent twice, and one in five requests at most";
         self.out.partial(hedge.at, what, why, "name unary gRPC methods in `hedging.grpc_methods`");
-        Some(json!({
-            "delay": text::duration(delay.min(60_000)), "max_hedges": most.clamp(1, 3), "budget_percent": 20,
-            "methods": ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"],
+        Some(draft!(Hedging {
+            delay: text::duration(delay.min(60_000)),
+            max_hedges: most.clamp(1, 3),
+            budget_percent: 20,
+            methods: ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"],
         }))
     }
 
@@ -61,14 +65,14 @@ impl Envoy<'_> {
         &mut self,
         what: &str,
         route: &Node,
-        path: &Value,
+        path: &Matcher,
         made: &mut Forwarding,
     ) -> Option<To> {
         let Some(action) = route.get("route") else {
             self.out.lost(route.at, what, "what it does is not known; it answers 503", "");
             return None;
         };
-        let backend = match (action.text_of("cluster"), action.get("weighted_clusters")) {
+        let mut backend = match (action.text_of("cluster"), action.get("weighted_clusters")) {
             (Some(name), _) => self.cluster(name, action.at)?,
             (None, Some(weighted)) => self.weighted(what, weighted, made)?,
             (None, None) => {
@@ -77,31 +81,31 @@ impl Envoy<'_> {
             }
         };
         let settings = &mut made.settings;
-        settings.extend(backend.settings);
-        set(settings, "strip_listen_path", false);
-        set(settings, "preserve_host_header", true);
+        settings.append(&mut backend.settings);
+        settings.strip_listen_path(false);
+        settings.preserve_host_header(true);
         let timeout = action.text_of("timeout").map_or(Some(15_000), |it| text::millis(it, 1000));
         if let Some(millis) = timeout {
-            set(settings, "total_timeout", text::duration(millis.min(86_400_000)));
+            settings.total_timeout(text::duration(millis.min(86_400_000)));
         }
         if let Some(policy) = action.get("retry_policy") {
-            set(settings, "retry", retry(policy));
+            settings.retry(retry(policy));
         }
         if let Some(hedge) = action.get("hedge_policy") {
             let hedging = self.hedging(what, hedge, action.get("retry_policy"));
-            made.settings.extend(hedging.map(|hedging| ("hedging".to_owned(), hedging)));
+            made.settings.hedging(hedging);
         }
         let mut rewrite = self.path_rewrite(what, route, action, path)?;
         let host = ["host_rewrite_literal", "host_rewrite"].iter().find_map(|key| action.text_of(key));
         match host {
-            Some(host) => set(&mut rewrite, "host", host),
+            Some(host) => rewrite.host(host),
             None if action.get("auto_host_rewrite").is_some_and(|it| it.bool() == Some(true)) => {
-                set(&mut made.settings, "preserve_host_header", false)
+                made.settings.preserve_host_header(false)
             }
             None => {}
         }
         if !rewrite.is_empty() {
-            made.plugins.push(Plug::new("rewrite", Value::Object(rewrite)));
+            made.plugins.push(Plug::of(rewrite));
         }
         for key in LOST {
             if let Some(node) = action.get(key) {
@@ -133,7 +137,7 @@ impl Envoy<'_> {
         }
         let mut parts = parts.into_iter();
         let (first_weight, first) = parts.next()?;
-        let mut splits = vec![json!({ "weight": first_weight })];
+        let mut splits = vec![draft!(Split { weight: first_weight })];
         for (weight, backend) in parts {
             let To::Upstream { id, .. } = &backend.to else { return None };
             if backend.settings != first.settings || is_tls(&backend.to) != is_tls(&first.to) {
@@ -146,32 +150,27 @@ impl Envoy<'_> {
                 );
                 return None;
             }
-            splits.push(json!({ "upstream_id": id, "weight": weight }));
+            splits.push(draft!(Split { upstream_id: id, weight }));
         }
         if splits.len() > 1 {
-            made.plugins.push(Plug::new("traffic_split", json!({ "splits": splits })));
+            made.plugins.push(Plug::of(draft!(TrafficSplit { splits })));
         }
         Some(first)
     }
 
     /// What becomes of the path; `None` where that can't be said here, so that the route is closed.
-    fn path_rewrite(
-        &mut self,
-        what: &str,
-        route: &Node,
-        action: &Node,
-        path: &Value,
-    ) -> Option<Map<String, Value>> {
-        let mut rewrite = Map::new();
+    fn path_rewrite(&mut self, what: &str, route: &Node, action: &Node, path: &Matcher) -> Option<Rewrite> {
+        let mut rewrite = Rewrite::default();
         if let Some(to) = action.text_of("prefix_rewrite") {
             let of_match = || route.path(&["match", "prefix"]).and_then(Node::str).map(str::to_owned);
             let from = path.get("prefix").or_else(|| path.get("exact")).and_then(Value::as_str);
             // A prefix that may end within a segment is a regex here.
             let from = of_match().or_else(|| from.map(str::to_owned))?;
-            let rule = json!({
-                "from": format!("^{}(.*)$", text::literal(&from)), "to": format!("{}${{1}}", to.replace('$', "$$")),
+            let rule = draft!(Replaced {
+                from: format!("^{}(.*)$", text::literal(&from)),
+                to: format!("{}${{1}}", to.replace('$', "$$"))
             });
-            set(&mut rewrite, "regex", json!([rule]));
+            rewrite.regex([rule]);
         } else if let Some(regex) = action.get("regex_rewrite") {
             let pair =
                 regex.path(&["pattern", "regex"]).and_then(Node::str).zip(regex.text_of("substitution"));
@@ -182,43 +181,42 @@ impl Envoy<'_> {
             };
             let to = (0..10)
                 .fold(to.replace('$', "$$"), |to, n| to.replace(&format!("\\{n}"), &format!("${{{n}}}")));
-            set(&mut rewrite, "regex", json!([{ "from": from, "to": to }]));
+            rewrite.regex([draft!(Replaced { from, to })]);
         }
         Some(rewrite)
     }
 
     /// `circuit_breakers`: how many requests and connections each target may have, and how many requests wait for one.
-    pub(super) fn cluster_limits(&mut self, what: &str, limits: &Node, made: &mut Map<String, Value>) {
+    pub(super) fn cluster_limits(
+        &mut self,
+        what: &str,
+        limits: &Node,
+        targets: &mut [Target],
+    ) -> Option<Queue> {
         let what = format!("{what}: circuit_breakers");
         let default = limits
             .each("thresholds")
             .iter()
             .find(|it| matches!(it.text_of("priority"), None | Some("DEFAULT")));
         let said = |key| default.and_then(|it| wrapped(it, key)).filter(|it| (1..=1_000_000).contains(it));
-        let most = [("max_requests", said("max_requests")), ("max_connections", said("max_connections"))];
-        let targets = made.get_mut("targets").and_then(Value::as_array_mut);
-        let Some(targets) = targets.filter(|_| most.iter().any(|(_, most)| most.is_some())) else {
+        let (requests, connections) = (said("max_requests"), said("max_connections"));
+        if requests.is_none() && connections.is_none() {
             let why = "of its limits, `max_requests` and `max_connections` have counterparts";
-            return self.out.lost(limits.at, what, why, "set them at the targets");
-        };
+            self.out.lost(limits.at, what, why, "set them at the targets");
+            return None;
+        }
         let count = u64::try_from(targets.len()).unwrap_or(1).max(1);
         for target in targets {
-            for (key, most) in most.iter().filter_map(|(key, most)| Some((*key, (*most)?))) {
-                target[key] = json!((most / count).max(1));
-            }
+            target.max_requests(requests.map(|most| (most / count).max(1)));
+            target.max_connections(connections.map(|most| (most / count).max(1)));
         }
-        if most[1].1.is_some() {
-            // Envoy's own defaults: so many wait, for as long as a route may take.
-            let waiting = said("max_pending_requests").unwrap_or(PENDING);
-            set(
-                made,
-                "queue",
-                json!({ "max_waiting": waiting, "timeout": text::duration(ROUTE_TIMEOUT_MS) }),
-            );
-        }
+        // Envoy's own defaults: so many wait, for as long as a route may take.
+        let waiting = said("max_pending_requests").unwrap_or(PENDING);
+        let queue = draft!(Queue { max_waiting: waiting, timeout: text::duration(ROUTE_TIMEOUT_MS) });
         limits.see_all();
         let why = "its limits are shared among the targets; others of its limits are not translated";
         self.out.partial(limits.at, what, why, "");
+        connections.map(|_| queue)
     }
 }
 
@@ -226,7 +224,7 @@ fn is_tls(to: &To) -> bool {
     matches!(to, To::Upstream { is_tls: true, .. } | To::Host { is_tls: true, .. })
 }
 
-fn retry(policy: &Node) -> Value {
+fn retry(policy: &Node) -> Retry {
     let tries = wrapped(policy, "num_retries").unwrap_or(1);
     let on = policy.text_of("retry_on").unwrap_or_default();
     let mut codes: Vec<u64> = Vec::new();
@@ -238,5 +236,5 @@ fn retry(policy: &Node) -> Value {
     if on.contains("retriable-status-codes") {
         codes.extend(policy.each("retriable_status_codes").iter().filter_map(Node::uint));
     }
-    json!({ "max_retries": tries.min(100), "retryable_status_codes": codes })
+    draft!(Retry { max_retries: tries.min(100), retryable_status_codes: codes })
 }

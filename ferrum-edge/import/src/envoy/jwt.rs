@@ -1,11 +1,11 @@
 //! Envoy's `jwt_authn`: issuers whose tokens are asked for, by rules of which the first that fits counts.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::matching::matched;
 use super::{Envoy, Listener};
 use crate::cond::Cond;
-use crate::draft::Plug;
+use crate::draft::{JwksAuth, Plug, Provider, draft};
 use crate::tree::Node;
 
 /// Conditions in one another.
@@ -38,7 +38,7 @@ fn plugs(settings: &Node) -> Option<Vec<Plug>> {
         let (path, cond) = matched(rule.get("match")?)?;
         let asked = match path.get("prefix").and_then(Value::as_str) {
             Some("/") => cond,
-            _ => Cond::is(json!({ "path": path })).and(cond),
+            _ => Cond::path_is(path).and(cond),
         };
         let mine = before.clone().negate().and(asked.clone());
         before = before.or(asked);
@@ -46,7 +46,7 @@ fn plugs(settings: &Node) -> Option<Vec<Plug>> {
         let config = config(providers, &required(requires)?)?;
         (mine.depth() <= MAX_DEPTH).then_some(())?;
         if mine != Cond::Never {
-            made.push(Plug::new("jwks_auth", config).when(mine.when()));
+            made.push(Plug::of(config).when(mine.when()));
         }
     }
     Some(made)
@@ -68,22 +68,22 @@ fn required(requires: &Node) -> Option<Vec<(String, Vec<String>)>> {
     }
 }
 
-fn config(providers: &[(String, Node)], required: &[(String, Vec<String>)]) -> Option<Value> {
+fn config(providers: &[(String, Node)], required: &[(String, Vec<String>)]) -> Option<JwksAuth> {
     let (mut made, mut claims, mut hides) = (Vec::new(), Map::new(), true);
     for (name, audiences) in required {
         let (_, provider) = providers.iter().find(|(known, _)| known == name)?;
         let elsewhere = ["from_headers", "from_params", "from_cookies", "local_jwks", "subjects"];
         elsewhere.iter().all(|key| provider.get(key).is_none_or(Node::is_empty)).then_some(())?;
         let uri = provider.path(&["remote_jwks", "http_uri", "uri"]).and_then(Node::str)?;
-        let mut one = json!({ "issuer": provider.text_of("issuer")?, "jwks_uri": uri });
+        let mut one = draft!(Provider { issuer: provider.text_of("issuer")?, jwks_uri: uri });
         let own = provider.texts("audiences");
         let audiences = if audiences.is_empty() { &own } else { audiences };
         if !audiences.is_empty() {
-            one["audience"] = json!(audiences);
+            one.audience(audiences);
         }
         for claim in provider.each("claim_to_headers") {
             if let (Some(name), Some(header)) = (claim.text_of("claim_name"), claim.text_of("header_name")) {
-                claims.insert(name.to_owned(), json!(header));
+                claims.insert(name.to_owned(), header.into());
             }
         }
         hides &= provider.get("forward").and_then(Node::bool) != Some(true);
@@ -94,9 +94,9 @@ fn config(providers: &[(String, Node)], required: &[(String, Vec<String>)]) -> O
     if made.is_empty() {
         return None;
     }
-    let mut config = json!({ "providers": made, "require_exp": false, "hide_credentials": hides });
+    let mut config = draft!(JwksAuth { providers: made, require_exp: false, hide_credentials: hides });
     if !claims.is_empty() {
-        config["claims_to_headers"] = Value::Object(claims);
+        config.claims_to_headers(claims);
     }
     Some(config)
 }

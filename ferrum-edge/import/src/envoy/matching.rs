@@ -1,33 +1,34 @@
 //! What Envoy's routes and policies ask of requests, as conditions.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::text;
 use crate::tree::Node;
 
 /// Which requests a route takes: the path, and what has to hold besides. `None` when it can't be said here.
-pub(super) fn matched(node: &Node) -> Option<(Value, Cond)> {
+pub(super) fn matched(node: &Node) -> Option<(Matcher, Cond)> {
     let ignores = node
         .get("case_sensitive")
         .is_some_and(|it| it.bool() == Some(false) || it.get("value").and_then(Node::bool) == Some(false));
     let flag = if ignores { "(?i)" } else { "" };
-    let (mut path, mut cond) = (json!({ "prefix": "/" }), Cond::Always);
+    let (mut path, mut cond) = (Matcher::prefix("/"), Cond::Always);
     for (key, value) in node.entries() {
         match key.as_str() {
             "prefix" => {
                 let prefix = value.str()?;
                 if prefix != "/" {
-                    path = json!({ "regex": format!("{flag}{}.*", text::literal(prefix)) });
+                    path = Matcher::regex(format!("{flag}{}.*", text::literal(prefix)));
                 }
             }
-            "path" if ignores => path = json!({ "regex": format!("{flag}{}", text::literal(value.str()?)) }),
-            "path" => path = json!({ "exact": value.str()? }),
-            "path_separated_prefix" if !ignores => path = json!({ "prefix": value.str()? }),
+            "path" if ignores => path = Matcher::regex(format!("{flag}{}", text::literal(value.str()?))),
+            "path" => path = Matcher::exact(value.str()?),
+            "path_separated_prefix" if !ignores => path = Matcher::prefix(value.str()?),
             "safe_regex" => {
                 let regex = value.text_of("regex")?;
                 text::is_regex(regex).then_some(())?;
-                path = json!({ "regex": regex });
+                path = Matcher::regex(regex);
             }
             "case_sensitive" => {}
             "headers" => {
@@ -43,13 +44,13 @@ pub(super) fn matched(node: &Node) -> Option<(Value, Cond)> {
                         parameter.get("present_match").and_then(Node::bool),
                     ) {
                         (Some(text), _) => string_matched(text)?,
-                        (None, Some(present)) => json!({ "present": present }),
-                        (None, None) => json!({ "present": true }),
+                        (None, Some(present)) => Matcher::present(present),
+                        (None, None) => Matcher::present(true),
                     };
-                    cond = cond.and(Cond::is(json!({ "query": { name: how } })));
+                    cond = cond.and(Cond::query(name, how));
                 }
             }
-            "grpc" => cond = cond.and(Cond::is(json!({ "grpc": {} }))),
+            "grpc" => cond = cond.and(Cond::grpc()),
             "runtime_fraction" => cond = cond.and(share(value)?),
             _ => return None,
         }
@@ -78,23 +79,23 @@ pub(super) fn header_matched(header: &Node) -> Option<Cond> {
     let inverts = header.get("invert_match").and_then(Node::bool) == Some(true);
     let how = match (header.get("string_match"), header.get("present_match").and_then(Node::bool)) {
         (Some(text), _) => string_matched(text)?,
-        (None, Some(present)) => json!({ "present": present }),
+        (None, Some(present)) => Matcher::present(present),
         (None, None) => {
             // The older way to say it.
             let old =
                 header.entries().iter().find(|(key, _)| key.ends_with("_match") && key != "invert_match");
             match old {
-                None => json!({ "present": true }),
+                None => Matcher::present(true),
                 Some((key, value)) => {
                     let text = value.str();
                     match (key.as_str(), text) {
-                        ("exact_match", Some(text)) => json!({ "exact": text }),
-                        ("prefix_match", Some(text)) => json!({ "prefix": text }),
-                        ("suffix_match", Some(text)) => json!({ "suffix": text }),
-                        ("contains_match", Some(text)) => json!({ "contains": text }),
+                        ("exact_match", Some(text)) => Matcher::exact(text),
+                        ("prefix_match", Some(text)) => Matcher::prefix(text),
+                        ("suffix_match", Some(text)) => Matcher::suffix(text),
+                        ("contains_match", Some(text)) => Matcher::contains(text),
                         ("safe_regex_match", None) => {
                             let regex = value.text_of("regex").filter(|it| text::is_regex(it))?;
-                            json!({ "regex": regex })
+                            Matcher::regex(regex)
                         }
                         _ => return None,
                     }
@@ -106,11 +107,11 @@ pub(super) fn header_matched(header: &Node) -> Option<Cond> {
     let exact = how.get("exact").and_then(Value::as_str).map(str::to_owned);
     let cond = match (name.as_str(), exact) {
         (":method", Some(method)) => Cond::methods(&[&method]),
-        (":authority" | "host", _) if !is_presence => Cond::is(json!({ "authority": how })),
+        (":authority" | "host", _) if !is_presence => Cond::authority(how),
         (":path" | ":method" | ":authority" | "host" | ":scheme", _) => return None,
         (name, _) => {
-            let fits = Cond::is(json!({ "headers": { name: how } }));
-            let present = Cond::is(json!({ "headers": { name: { "present": true } } }));
+            let fits = Cond::header(name, how.clone());
+            let present = Cond::header(name, Matcher::present(true));
             let is_empty = header.get("treat_missing_header_as_empty").and_then(Node::bool) == Some(true);
             return Some(match (inverts, is_empty) {
                 _ if is_presence => {
@@ -135,28 +136,25 @@ pub(super) fn header_matched(header: &Node) -> Option<Cond> {
 }
 
 /// Whether an empty text is what is asked for.
-fn fits_empty(how: &Value) -> Option<bool> {
-    let (kind, text) = how.as_object()?.iter().find(|(key, _)| *key != "ignore_case")?;
+fn fits_empty(how: &Matcher) -> Option<bool> {
+    let (kind, text) = how.kind()?;
     let text = text.as_str()?;
-    Some(match kind.as_str() {
+    Some(match kind {
         "regex" => regex::Regex::new(&format!("^(?:{text})$")).ok()?.is_match(""),
         _ => text.is_empty(),
     })
 }
 
-pub(super) fn string_matched(node: &Node) -> Option<Value> {
-    let mut how = match node.entries().iter().find(|(key, _)| key != "ignore_case")? {
-        (key, value) if matches!(key.as_str(), "exact" | "prefix" | "suffix" | "contains") => {
-            json!({ key: value.str()? })
-        }
-        (key, value) if key == "safe_regex" => {
-            let regex = value.text_of("regex").filter(|it| text::is_regex(it))?;
-            json!({ "regex": regex })
-        }
+pub(super) fn string_matched(node: &Node) -> Option<Matcher> {
+    let (key, value) = node.entries().iter().find(|(key, _)| key != "ignore_case")?;
+    let how = match key.as_str() {
+        "exact" => Matcher::exact(value.str()?),
+        "prefix" => Matcher::prefix(value.str()?),
+        "suffix" => Matcher::suffix(value.str()?),
+        "contains" => Matcher::contains(value.str()?),
+        "safe_regex" => Matcher::regex(value.text_of("regex").filter(|it| text::is_regex(it))?),
         _ => return None,
     };
-    if node.get("ignore_case").and_then(Node::bool) == Some(true) {
-        how["ignore_case"] = json!(true);
-    }
-    Some(how)
+    let ignores = node.get("ignore_case").and_then(Node::bool) == Some(true);
+    Some(if ignores { how.ignore_case(true) } else { how })
 }

@@ -1,10 +1,8 @@
 //! What Envoy's filters do otherwise for one host or route, and policies for pages of other origins.
 
-use serde_json::{Map, Value};
-
 use super::filters::TODO;
 use super::{Envoy, Listener};
-use crate::draft::{Plug, set};
+use crate::draft::{Cors, Plug, set};
 use crate::tree::Node;
 
 /// What holds for one route.
@@ -91,9 +89,9 @@ impl Envoy<'_> {
             self.out.lost(policy.at, what, why, "use the plugin `cors`");
             return None;
         };
-        let mut config = Map::new();
-        set(&mut config, "allowed_origins", origins);
-        set(&mut config, "allow_credentials", credentials);
+        let mut config = Cors::default();
+        config.allowed_origins(origins);
+        config.allow_credentials(credentials);
         for (theirs, ours) in [
             ("allow_methods", "allowed_methods"),
             ("allow_headers", "allowed_headers"),
@@ -106,9 +104,9 @@ impl Envoy<'_> {
             }
         }
         if let Some(age) = policy.get("max_age").and_then(Node::plain).and_then(|it| it.parse::<u64>().ok()) {
-            set(&mut config, "max_age", age);
+            config.max_age(age);
         }
         self.out.done(policy.at, what);
-        Some(Plug::new("cors", Value::Object(config)))
+        Some(Plug::of(config))
     }
 }

@@ -1,11 +1,9 @@
 //! Envoy's role-based access control: policies as conditions under which requests get 403.
 
-use serde_json::json;
-
 use super::matching::{header_matched, string_matched};
 use super::{Envoy, Listener};
 use crate::cond::Cond;
-use crate::draft::Plug;
+use crate::draft::{Matcher, Plug, RequestTermination, draft};
 use crate::text;
 use crate::tree::Node;
 
@@ -35,11 +33,14 @@ impl Envoy<'_> {
             return;
         };
         self.out.done(filter.at, what);
-        let config =
-            json!({ "status_code": 403, "content_type": "text/plain", "body": "RBAC: access denied" });
+        let config = draft!(RequestTermination {
+            status_code: 403,
+            content_type: "text/plain",
+            body: "RBAC: access denied"
+        });
         match refused {
             Cond::Never => {}
-            cond => made.plugins.push(Plug::new("request_termination", config).when(cond.when())),
+            cond => made.plugins.push(Plug::of(config).when(cond.when())),
         }
     }
 }
@@ -113,7 +114,7 @@ fn principal(node: &Node, depth: usize) -> Option<Cond> {
                 Some(length) => format!("{}/{length}", value.text_of("address_prefix")?),
                 None => value.text_of("address_prefix")?.to_owned(),
             };
-            text::is_network(&network).then(|| Cond::is(json!({ "clients": [network] })))
+            text::is_network(&network).then(|| Cond::clients([network]))
         }
         _ => common(key, value),
     }
@@ -125,11 +126,11 @@ fn common(key: &str, value: &Node) -> Option<Cond> {
         "header" => header_matched(value),
         "url_path" => {
             let how = string_matched(value.get("path")?)?;
-            let (how, ignores) = (how.as_object()?, how.get("ignore_case").is_some());
-            let (kind, text) = how.iter().find(|(key, _)| *key != "ignore_case")?;
+            let ignores = how.get("ignore_case").is_some();
+            let (kind, text) = how.kind()?;
             let text = text.as_str()?;
             let literal = text::literal(text);
-            let regex = match kind.as_str() {
+            let regex = match kind {
                 "exact" => literal,
                 "prefix" => format!("{literal}.*"),
                 "suffix" => format!(".*{literal}"),
@@ -137,7 +138,7 @@ fn common(key: &str, value: &Node) -> Option<Cond> {
                 "regex" => text.to_owned(),
                 _ => return None,
             };
-            Some(Cond::path("regex", &format!("{}{regex}", if ignores { "(?i)" } else { "" })))
+            Some(Cond::path_is(Matcher::regex(format!("{}{regex}", if ignores { "(?i)" } else { "" }))))
         }
         _ => None,
     }

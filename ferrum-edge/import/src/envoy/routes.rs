@@ -1,13 +1,13 @@
 //! Envoy's virtual hosts and routes: in each host the first route that fits has a request.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::forwarding::Forwarding;
 use super::matching::matched;
 use super::per_route::OfRoute;
 use super::{Envoy, Listener};
 use crate::cond::Cond;
-use crate::draft::{Plug, Route, To, with_facet};
+use crate::draft::{HeaderRule, Match, Matcher, Plug, Redirect, Route, Tls, To, draft, with_facet};
 use crate::tree::Node;
 
 const TODO: &str = "write it with `matches`, then remove `request_termination`";
@@ -80,7 +80,7 @@ impl Envoy<'_> {
             for facet in &facets {
                 let answer = To::Answer(404, "text/plain".to_owned(), String::new());
                 let mut rest = Route::new(format!("{called}-rest"), answer);
-                rest.matches.push(json!({ "path": { "prefix": "/" } }));
+                rest.matches.push(draft!(Match { path: Matcher::prefix("/") }).into());
                 rest.priority = Some(0);
                 facet.put(&mut rest, names, listener);
                 self.out.route(rest);
@@ -108,7 +108,7 @@ impl Envoy<'_> {
                 TODO,
             );
             let mut made = Route::new(format!("{called}-closed"), To::Closed);
-            made.matches.push(json!({ "path": "/" }));
+            made.matches.push(draft!(Match { path: "/" }).into());
             return (!closes, closes.then_some(made));
         };
         if cond == Cond::Never {
@@ -156,8 +156,8 @@ impl Envoy<'_> {
         }
         forwarding.plugins.extend(listener.last.iter().cloned());
         let mut made = Route::new(called, to);
-        made.matches.push(cond.with_path(&path));
-        made.settings = forwarding.settings;
+        made.matches.push(cond.with_path(&path.into()));
+        made.settings = forwarding.settings.into();
         made.plugins = forwarding.plugins;
         self.out.done(route.at, what);
         (true, Some(made))
@@ -167,9 +167,10 @@ impl Envoy<'_> {
     fn headers(&mut self, what: &str, level: &Node, plugins: &mut Vec<Plug>) {
         for (side, plugin) in [("request", "request_transformer"), ("response", "response_transformer")] {
             let removed = level.texts(&format!("{side}_headers_to_remove"));
-            let removed =
-                removed.iter().map(|name| json!({ "operation": "remove", "target": "header", "key": name }));
-            let mut rules: Vec<Value> = removed.collect();
+            let removed = removed
+                .iter()
+                .map(|name| draft!(HeaderRule { operation: "remove", target: "header", key: name }));
+            let mut rules: Vec<HeaderRule> = removed.collect();
             for header in level.each(&format!("{side}_headers_to_add")) {
                 let pair = header
                     .path(&["header", "key"])
@@ -181,7 +182,7 @@ impl Envoy<'_> {
                         == Some(false);
                 // What a client sends under this name does not pass for what Envoy would have said.
                 if let (true, "request", Some((name, _))) = (overwrites, side, &pair) {
-                    rules.push(json!({ "operation": "remove", "target": "header", "key": name }));
+                    rules.push(draft!(HeaderRule { operation: "remove", target: "header", key: name }));
                 }
                 let Some((name, value)) = pair.filter(|(_, value)| !value.contains('%')) else {
                     self.out.lost(
@@ -198,10 +199,15 @@ impl Envoy<'_> {
                     _ if overwrites => "set",
                     _ => "append",
                 };
-                rules.push(json!({ "operation": operation, "target": "header", "key": name, "value": value.replace("${", "$${") }));
+                rules.push(draft!(HeaderRule {
+                    operation,
+                    target: "header",
+                    key: name,
+                    value: value.replace("${", "$${")
+                }));
             }
             if !rules.is_empty() {
-                plugins.push(Plug::new(plugin, json!({ "rules": rules })));
+                plugins.push(Plug::of_rules(plugin, rules));
             }
         }
     }
@@ -211,10 +217,12 @@ impl Envoy<'_> {
 pub(super) fn here(one: Value, names: &[String], listener: &Listener) -> Value {
     let mut one = with_facet(one, &listener.facet);
     if !names.is_empty() {
-        one["tls"] = json!({ "server_names": names });
+        one["tls"] = draft!(Tls { server_names: names }).into();
     }
     if !listener.others.is_empty() {
-        let not = json!({ "not": { "tls": { "server_names": listener.others } } });
+        let not =
+            draft!(Match { not: draft!(Match { tls: draft!(Tls { server_names: &listener.others }) }) })
+                .into();
         one = with_facet(one, &not);
     }
     one
@@ -222,13 +230,10 @@ pub(super) fn here(one: Value, names: &[String], listener: &Listener) -> Value {
 
 /// Sends what comes without TLS to where there is.
 fn redirect_to_https(called: &str) -> Route {
-    let mut route = Route::new(
-        format!("{called}-to-https"),
-        To::Redirect(json!({
-            "status_code": 301, "location": "https://${request.host}${request.target}", "query": "drop",
-        })),
-    );
-    route.matches.push(json!({ "path": "/", "scheme": "http" }));
+    let location = "https://${request.host}${request.target}";
+    let redirect = draft!(Redirect { status_code: 301, location, query: "drop" });
+    let mut route = Route::new(format!("{called}-to-https"), To::Redirect(redirect.into()));
+    route.matches.push(draft!(Match { path: "/", scheme: "http" }).into());
     route.priority = Some(1_000_000);
     route
 }
@@ -266,6 +271,7 @@ fn redirected(node: &Node) -> Option<Value> {
     let target = path.unwrap_or("${request.path}");
     let query = if drops || path.is_some_and(|it| it.contains('?')) { "drop" } else { "keep" };
     Some(
-        json!({ "status_code": status, "location": format!("{scheme}://{host}{port}{target}"), "query": query }),
+        draft!(Redirect { status_code: status, location: format!("{scheme}://{host}{port}{target}"), query })
+            .into(),
     )
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Ingress;
 use super::annotations::{Annotation, denies, get, is_guard, says};
-use crate::draft::{Plug, set};
+use crate::draft::{Matcher, Plug, set};
 use crate::text;
 use crate::tree::Node;
 
@@ -178,7 +178,7 @@ impl Ingress<'_> {
                 (None, None) => return Some(json!({ "exact": it, "ignore_case": true })),
             };
             let regex = format!("{flag}{regex}");
-            if let Some(how) = text::contained(&regex) {
+            if let Some(how) = Matcher::contained(&regex).map(Value::from) {
                 return Some(how);
             }
             let whole = format!("{flag}{}", text::anywhere(regex.strip_prefix(flag)?));

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::order::Rank;
 use super::{Kong, list, name, ours, reference, texts};
-use crate::draft::{CLOSED, Import, set, with_facet, without_target};
+use crate::draft::{CLOSED, Import, Matcher, set, with_facet, without_target};
 use crate::text;
 use crate::tree::{Node, NodeValue};
 
@@ -331,7 +331,7 @@ fn conditions(route: &Node, common: &mut Map<String, Value>) -> Option<()> {
             let how = match values.as_slice() {
                 [one] if one.starts_with("~*") => {
                     let regex = format!("(?i){}", one.trim_start_matches("~*"));
-                    text::one_field(&regex).unwrap_or_else(|| json!({ "regex": regex }))
+                    Matcher::one_field(&regex).unwrap_or_else(|| Matcher::regex(regex)).into()
                 }
                 // One of several fields of the name is enough.
                 _ => {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::asked::{Test, flagged};
 use super::parts::alternatives;
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::text;
 
 /// `$http_NAME`.
@@ -20,7 +21,7 @@ pub(super) fn header(test: &Test<'_>, name: &str) -> Option<Cond> {
         Test::Same(value, false) => field(json!({ "exact": value })),
         Test::Regex(regex, ignores) => {
             let flag = if *ignores { "(?i)" } else { "" };
-            let how = match text::contained(&format!("{flag}{regex}")) {
+            let how = match Matcher::contained(&format!("{flag}{regex}")).map(Value::from) {
                 Some(how) => how,
                 None => json!({ "regex": flagged(regex, *ignores)? }),
             };

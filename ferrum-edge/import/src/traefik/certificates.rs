@@ -2,10 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::json;
-
 use super::{Traefik, switched};
-use crate::draft::set;
+use crate::draft::{CertificateFile, ExternalAccount, draft};
 use crate::tree::Node;
 
 const HOW: &str = "set gateway.acme and name the host by `acme` in gateway.tls.certificates, or give files";
@@ -18,7 +16,8 @@ impl Traefik<'_> {
     pub(super) fn files(&mut self, document: &Node) {
         for pair in document.path(&["tls", "certificates"]).map_or(&[][..], Node::items) {
             if let (Some(certificate), Some(key)) = (pair.text_of("certFile"), pair.text_of("keyFile")) {
-                self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
+                self.certificates
+                    .push(draft!(CertificateFile { cert_path: certificate, key_path: key }).into());
             }
         }
     }
@@ -61,17 +60,16 @@ impl Traefik<'_> {
         for (key, value) in acme.entries() {
             let text = value.plain();
             match (key.as_str(), text) {
-                ("email", Some(email)) => set(settings, "email", email),
-                ("caServer", Some(url)) => set(settings, "directory_url", url),
+                ("email", Some(email)) => settings.email(email),
+                ("caServer", Some(url)) => settings.directory_url(url),
                 ("caCertificates", _) => {
-                    if let Some(path) = acme.texts(key).first() {
-                        set(settings, "root_ca_path", path.clone());
-                    }
+                    settings.root_ca_path(acme.texts(key).first());
                 }
                 ("eab", _) => {
                     let account = value.text_of("kid").zip(value.text_of("hmacEncoded"));
-                    let account = account.map(|(key, mac)| json!({ "key_id": key, "hmac_key": mac }));
-                    settings.extend(account.map(|account| ("external_account".to_owned(), account)));
+                    let account =
+                        account.map(|(key, mac)| draft!(ExternalAccount { key_id: key, hmac_key: mac }));
+                    settings.external_account(account);
                 }
                 ("httpChallenge", _) => {
                     value.see_all();
@@ -90,7 +88,7 @@ impl Traefik<'_> {
                 }
             }
         }
-        self.from_ca.settings.extend(challenge.map(|kind| ("challenge".to_owned(), json!(kind))));
+        self.from_ca.settings.challenge(challenge);
         self.resolver = Some(name.to_owned());
         self.out.done(acme.at, what);
     }

@@ -5,10 +5,8 @@ mod headers;
 mod limits;
 pub(super) mod paths;
 
-use serde_json::json;
-
 use super::Traefik;
-use crate::draft::{Plug, To};
+use crate::draft::{CircuitBreaker, Compression, ErrorPages, GrpcWeb, Page, Plug, Retry, To, draft};
 use crate::tree::Node;
 
 const TODO: &str = "guard it with a plugin, then remove `request_termination`";
@@ -20,8 +18,8 @@ const MAX_DEPTH: usize = 8;
 pub(super) struct Made {
     pub(super) plugins: Vec<Plug>,
     pub(super) is_closed: bool,
-    pub(super) retry: Option<serde_json::Value>,
-    pub(super) breaker: Option<serde_json::Value>,
+    pub(super) retry: Option<Retry>,
+    pub(super) breaker: Option<CircuitBreaker>,
 }
 
 impl Made {
@@ -102,12 +100,12 @@ impl Traefik<'_> {
 
     fn compress(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let least = number(settings, "minResponseBodyBytes").unwrap_or(1024);
-        let mut config = json!({ "algorithms": ["br", "gzip"], "min_content_length": least });
+        let mut config = draft!(Compression { algorithms: ["br", "gzip"], min_content_length: least });
         let wanted: Vec<String> = settings.texts("encodings").into_iter().filter(|it| it != "*").collect();
         if !wanted.is_empty() {
-            config["algorithms"] = json!(wanted);
+            config.algorithms(wanted);
         }
-        made.plugins.push(Plug::new("compression", config));
+        made.plugins.push(Plug::of(config));
         self.out.done(settings.at, what);
     }
 
@@ -117,7 +115,7 @@ impl Traefik<'_> {
     }
 
     fn grpc_web(&mut self, what: &str, settings: &Node, made: &mut Made) {
-        made.plugins.push(Plug::new("grpc_web", json!({})));
+        made.plugins.push(Plug::of(GrpcWeb::default()));
         self.out.done(settings.at, what);
     }
 
@@ -139,8 +137,8 @@ impl Traefik<'_> {
         let service = settings.text_of("service").unwrap_or_default().to_owned();
         match self.backend(what, settings, &service).map(|backend| backend.to) {
             Some(To::Upstream { id, is_tls: false }) if !statuses.is_empty() => {
-                let page = json!({ "status": statuses.join(", "), "upstream_id": id, "path": path });
-                made.plugins.push(Plug::new("error_pages", json!({ "pages": [page] })));
+                let page = draft!(Page { status: statuses.join(", "), upstream_id: id, path });
+                made.plugins.push(Plug::of(draft!(ErrorPages { pages: [page] })));
                 self.out.done(settings.at, what);
             }
             _ => self.out.lost(settings.at, what, "its service can't be asked for pages", todo),

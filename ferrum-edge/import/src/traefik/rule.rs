@@ -1,8 +1,7 @@
 //! Traefik's rules: `Host(…) && (PathPrefix(…) || !Method(…))`, as conditions. Version 2 and 3 are both read.
 
-use serde_json::json;
-
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::text;
 
 /// Parentheses in one another.
@@ -131,41 +130,39 @@ fn matcher(name: &str, words: &[String]) -> Option<Cond> {
                     && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
             };
             let names: Vec<String> = words.iter().map(|name| name.to_ascii_lowercase()).collect();
-            names.iter().all(good).then(|| Cond::is(json!({ "hosts": names })))
+            names.iter().all(good).then(|| Cond::hosts(names))
         }
         "HostRegexp" => hosts(words),
         "Path" => paths(words, ""),
         "PathPrefix" => paths(words, ".*"),
         "PathRegexp" => {
             let whole = text::anywhere(first);
-            text::is_regex(&whole).then(|| Cond::path("regex", &whole))
+            text::is_regex(&whole).then(|| Cond::path_is(Matcher::regex(whole)))
         }
         "Method" => {
             let names: Vec<String> = words.iter().map(|it| it.to_ascii_uppercase()).collect();
             Some(Cond::methods(&names.iter().map(String::as_str).collect::<Vec<_>>()))
         }
         "Headers" | "Header" => {
-            let how = text::one_field(&format!("^{}$", text::literal(words.get(1)?)))?;
-            Some(Cond::is(json!({ "headers": { first.to_ascii_lowercase(): how } })))
+            let how = Matcher::one_field(&format!("^{}$", text::literal(words.get(1)?)))?;
+            Some(Cond::header(first.to_ascii_lowercase(), how))
         }
         "HeadersRegexp" | "HeaderRegexp" => {
-            let how = text::one_field(words.get(1)?)?;
-            Some(Cond::is(json!({ "headers": { first.to_ascii_lowercase(): how } })))
+            let how = Matcher::one_field(words.get(1)?)?;
+            Some(Cond::header(first.to_ascii_lowercase(), how))
         }
         "Query" => {
             let one = |word: &String| word.split_once('=').and_then(|(name, value)| parameter(name, value));
             match words {
                 // Version 3: a name and a value.
                 [name, value] if !name.contains('=') => parameter(name, value),
-                [name] if !name.contains('=') => {
-                    Some(Cond::is(json!({ "query": { name: { "present": true } } })))
-                }
+                [name] if !name.contains('=') => Some(Cond::query(name, Matcher::present(true))),
                 words => Some(Cond::all(words.iter().map(one).collect::<Option<Vec<_>>>()?)),
             }
         }
         "ClientIP" => {
             let good = words.iter().all(|it| text::is_network(it));
-            good.then(|| Cond::is(json!({ "clients": words })))
+            good.then(|| Cond::clients(words))
         }
         _ => None,
     }
@@ -175,7 +172,7 @@ fn matcher(name: &str, words: &[String]) -> Option<Cond> {
 fn parameter(name: &str, value: &str) -> Option<Cond> {
     let equals = if value.is_empty() { "=?" } else { "=" };
     let regex = format!("(?:.*&)?{}{equals}{}(?:&.*)?", text::in_query(name), text::in_query(value));
-    text::is_regex(&regex).then(|| Cond::is(json!({ "query_string": { "regex": regex } })))
+    text::is_regex(&regex).then(|| Cond::query_string(Matcher::regex(regex)))
 }
 
 /// `Path` and `PathPrefix`, which may have `{name}` and `{name:regex}` in version 2.
@@ -186,9 +183,9 @@ fn paths(words: &[String], after: &str) -> Option<Cond> {
         }
         if !word.contains('{') {
             return Some(match (after, word.as_str()) {
-                ("", path) => Cond::path("exact", path),
+                ("", path) => Cond::path_is(Matcher::exact(path)),
                 (_, "/") => Cond::Always,
-                (after, path) => Cond::path("regex", &format!("{}{after}", text::literal(path))),
+                (after, path) => Cond::path_is(Matcher::regex(format!("{}{after}", text::literal(path)))),
             });
         }
         let mut regex = String::new();
@@ -202,7 +199,7 @@ fn paths(words: &[String], after: &str) -> Option<Cond> {
         }
         regex.push_str(&text::literal(rest));
         regex.push_str(after);
-        text::is_regex(&regex).then(|| Cond::path("regex", &regex))
+        text::is_regex(&regex).then(|| Cond::path_is(Matcher::regex(regex)))
     };
     Some(Cond::any(words.iter().map(one).collect::<Option<Vec<_>>>()?))
 }
@@ -217,11 +214,11 @@ fn hosts(words: &[String]) -> Option<Cond> {
         let inner = word.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')).unwrap_or_default();
         let below = inner.strip_prefix(r".+\.").map(|rest| rest.replace("\\.", "."));
         if let Some(name) = below.filter(|name| good(name)) {
-            return Some(Cond::is(json!({ "hosts": [format!("*.{}", name.to_ascii_lowercase())] })));
+            return Some(Cond::hosts([format!("*.{}", name.to_ascii_lowercase())]));
         }
         let regex = if named(word) { template(word)? } else { word.clone() };
         let regex = text::host_regex(&regex)?;
-        Some(Cond::is(json!({ "authority": { "regex": regex } })))
+        Some(Cond::authority(Matcher::regex(regex)))
     };
     Some(Cond::any(words.iter().map(one).collect::<Option<Vec<_>>>()?))
 }

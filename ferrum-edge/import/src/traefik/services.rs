@@ -1,9 +1,9 @@
 //! Traefik's services: servers, how they are asked, shares of several.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{Backend, Traefik};
-use crate::draft::{To, set};
+use crate::draft::{ActiveCheck, Cookie, HealthChecks, Proxy, Sticky, Target, To, Upstream, draft};
 use crate::text;
 use crate::tree::{Node, NodeValue};
 
@@ -35,29 +35,29 @@ impl Traefik<'_> {
         let Some(balancer) = node.get("loadBalancer") else {
             return self.other_service(&what, node);
         };
-        let mut settings = Map::new();
-        set(&mut settings, "strip_listen_path", false);
+        let mut settings = Proxy::default();
+        settings.strip_listen_path(false);
         let (targets, is_tls) = self.targets(&what, balancer, &mut settings);
         if targets.is_empty() {
             self.out.lost(node.at, &what, "it has no servers; it answers 503", "");
             return None;
         }
         let passes_host = balancer.get("passHostHeader").and_then(Node::plain).as_deref() != Some("false");
-        set(&mut settings, "preserve_host_header", passes_host);
+        settings.preserve_host_header(passes_host);
         // The static file's is for all that name none.
         let transport = balancer.text_of("serversTransport").unwrap_or_default();
         self.transport(&what, transport, is_tls, &mut settings);
         let id = self.out.id("upstream", name);
-        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
-        set(&mut made, "targets", json!(targets));
-        set(&mut made, "algorithm", "weighted_round_robin");
+        let mut made = draft!(Upstream { id: &id });
+        made.targets(targets);
+        made.algorithm("weighted_round_robin");
         if let Some(check) = balancer.get("healthCheck") {
-            set(&mut made, "health_checks", json!({ "active": active(check) }));
+            made.health_checks(draft!(HealthChecks { active: active(check) }));
         }
         if let Some(sticky) = sticky(balancer) {
-            set(&mut made, "sticky", sticky);
+            made.sticky(sticky);
         }
-        self.out.upstreams.push(Value::Object(made));
+        self.out.upstreams.push(made.into());
         self.out.done(node.at, what);
         Some(Backend { to: To::Upstream { id, is_tls }, settings })
     }
@@ -76,12 +76,7 @@ impl Traefik<'_> {
     }
 
     /// The servers of a balancer, and whether they are asked over TLS.
-    fn targets(
-        &mut self,
-        what: &str,
-        balancer: &Node,
-        settings: &mut Map<String, Value>,
-    ) -> (Vec<Value>, bool) {
+    fn targets(&mut self, what: &str, balancer: &Node, settings: &mut Proxy) -> (Vec<Target>, bool) {
         let (mut targets, mut is_tls) = (Vec::new(), false);
         for server in balancer.each("servers") {
             let Some(url) = server.text_of("url").and_then(text::url) else {
@@ -90,17 +85,17 @@ impl Traefik<'_> {
             };
             is_tls |= url.scheme == "https";
             if url.scheme == "h2c" {
-                set(settings, "backend_http_version", "2");
+                settings.backend_http_version("2");
             }
             let default = if url.scheme == "https" { 443 } else { 80 };
-            let mut target = json!({ "host": url.host, "port": url.port.unwrap_or(default) });
+            let mut target = draft!(Target { host: url.host, port: url.port.unwrap_or(default) });
             if let Some(weight) = server.get("weight").and_then(Node::uint).filter(|it| *it > 0) {
-                target["weight"] = json!(weight);
+                target.weight(weight);
             }
             if url.path.len() > 1 {
                 let why = "a path in a server's URL is put before the request's";
                 self.out.partial(server.at, what, why, "");
-                target["path"] = json!(url.path);
+                target.path(url.path);
             }
             targets.push(target);
         }
@@ -108,7 +103,7 @@ impl Traefik<'_> {
     }
 
     /// How servers are asked, where that is over TLS.
-    fn transport(&mut self, what: &str, name: &str, is_tls: bool, settings: &mut Map<String, Value>) {
+    fn transport(&mut self, what: &str, name: &str, is_tls: bool, settings: &mut Proxy) {
         let called = name.split('@').next().unwrap_or(name);
         let Some(transport) = self.transports.get(called).cloned() else { return };
         let skips = transport.get("insecureSkipVerify").and_then(Node::plain);
@@ -117,13 +112,13 @@ impl Traefik<'_> {
             return;
         }
         if skips.as_deref() == Some("true") {
-            set(settings, "backend_tls_verify_server_cert", false);
+            settings.backend_tls_verify_server_cert(false);
         }
         if let Some(name) = name {
-            set(settings, "backend_tls_server_name", name);
+            settings.backend_tls_server_name(name);
         }
         if let Some(file) = roots.first() {
-            set(settings, "backend_tls_ca_path", file.clone());
+            settings.backend_tls_ca_path(file.clone());
         }
         if roots.len() > 1 {
             let why = "the first of the files is trusted";
@@ -135,7 +130,7 @@ impl Traefik<'_> {
     fn weighted(&mut self, what: &str, weighted: &Node) -> Option<Backend> {
         let mut targets = Vec::new();
         let mut is_tls = false;
-        let mut settings = Map::new();
+        let mut settings = Proxy::default();
         for part in weighted.each("services") {
             let weight = part.get("weight").and_then(Node::plain).and_then(|it| it.parse::<u64>().ok());
             let weight = weight.unwrap_or(1).min(1_000_000);
@@ -146,7 +141,7 @@ impl Traefik<'_> {
             }
             let node = self.services.get(called.split('@').next().unwrap_or(&called)).cloned();
             let balancer = node.and_then(|it| it.get("loadBalancer").cloned());
-            let mut own = Map::new();
+            let mut own = Proxy::default();
             let (servers, own_tls) = match &balancer {
                 Some(balancer) => self.targets(&format!("service {called}"), balancer, &mut own),
                 None => (Vec::new(), false),
@@ -160,7 +155,7 @@ impl Traefik<'_> {
                 let transport = balancer.text_of("serversTransport").unwrap_or_default();
                 self.transport(&format!("service {called}"), transport, own_tls, &mut own);
                 if balancer.get("passHostHeader").and_then(Node::plain).as_deref() == Some("false") {
-                    set(&mut own, "preserve_host_header", false);
+                    own.preserve_host_header(false);
                 }
             }
             if targets.is_empty() {
@@ -174,9 +169,9 @@ impl Traefik<'_> {
             }
             let count = u64::try_from(servers.len()).unwrap_or(1).max(1);
             for mut server in servers {
-                let own = server["weight"].as_u64().unwrap_or(1).min(1_000_000);
+                let own = server.get("weight").and_then(Value::as_u64).unwrap_or(1).min(1_000_000);
                 let share = weight * 10 * own / count;
-                server["weight"] = json!(share.clamp(1, 65_535));
+                server.weight(share.clamp(1, 65_535));
                 targets.push(server);
             }
         }
@@ -186,29 +181,33 @@ impl Traefik<'_> {
         }
         self.out.done(weighted.at, what);
         let id = self.out.id("upstream", what);
-        self.out.upstreams.push(json!({ "id": id, "targets": targets, "algorithm": "weighted_round_robin" }));
-        set(&mut settings, "strip_listen_path", false);
-        settings.entry("preserve_host_header").or_insert(json!(true));
+        self.out
+            .upstreams
+            .push(draft!(Upstream { id: &id, targets, algorithm: "weighted_round_robin" }).into());
+        settings.strip_listen_path(false);
+        if !settings.contains_key("preserve_host_header") {
+            settings.preserve_host_header(true);
+        }
         Some(Backend { to: To::Upstream { id, is_tls }, settings })
     }
 }
 
-fn active(check: &Node) -> Value {
-    let mut active = json!({ "http_path": check.text_of("path").unwrap_or("/") });
+fn active(check: &Node) -> ActiveCheck {
+    let mut active = draft!(ActiveCheck { http_path: check.text_of("path").unwrap_or("/") });
     let millis = |name: &str| check.get(name).and_then(Node::plain).and_then(|it| text::millis(&it, 1000));
     if let Some(millis) = millis("interval") {
-        active["interval"] = json!((millis / 1000).max(1));
+        active.interval((millis / 1000).max(1));
     }
     if let Some(millis) = millis("timeout") {
-        active["timeout"] = text::duration(millis.max(1));
+        active.timeout(text::duration(millis.max(1)));
     }
     active
 }
 
-fn sticky(balancer: &Node) -> Option<Value> {
+fn sticky(balancer: &Node) -> Option<Sticky> {
     let plain = || balancer.get("sticky").filter(|it| matches!(it.value, NodeValue::Map(_)));
     let cookie = balancer.path(&["sticky", "cookie"]).or_else(plain)?;
     let flag = |key: &str| cookie.get(key).and_then(Node::plain).as_deref() == Some("true");
-    let config = json!({ "ttl": 0, "http_only": flag("httpOnly"), "secure": flag("secure") });
-    Some(json!({ "cookie": cookie.text_of("name").unwrap_or("lb"), "cookie_config": config }))
+    let config = draft!(Cookie { ttl: 0, http_only: flag("httpOnly"), secure: flag("secure") });
+    Some(draft!(Sticky { cookie: cookie.text_of("name").unwrap_or("lb"), cookie_config: config }))
 }

@@ -1,8 +1,7 @@
 //! Traefik's routers of TCP and UDP.
 
-use serde_json::{Value, json};
-
 use super::{Traefik, rule, switched};
+use crate::draft::{Proxy, Target, Upstream, draft};
 use crate::text;
 use crate::tree::Node;
 
@@ -16,10 +15,10 @@ impl Traefik<'_> {
                 let servers = document
                     .path(&[kind, "services", service, "loadBalancer", "servers"])
                     .map_or(&[][..], Node::items);
-                let targets: Vec<Value> = servers
+                let targets: Vec<Target> = servers
                     .iter()
                     .filter_map(|server| server.text_of("address").and_then(text::host_port))
-                    .filter_map(|(host, port)| Some(json!({ "host": host, "port": port? })))
+                    .filter_map(|(host, port)| Some(draft!(Target { host, port: port? })))
                     .collect();
                 let names =
                     router.text_of("rule").map_or_else(|| Some(vec!["*".to_owned()]), rule::server_names);
@@ -44,18 +43,19 @@ impl Traefik<'_> {
                     continue;
                 };
                 let upstream = self.out.id("upstream", &format!("{kind}-{service}"));
-                self.out.upstreams.push(json!({ "id": upstream, "targets": targets }));
+                self.out.upstreams.push(draft!(Upstream { id: &upstream, targets }).into());
                 let passthrough = switched(router.path(&["tls", "passthrough"])).is_some();
                 for port in ports {
                     let id = self.out.id("proxy", &format!("{kind}-{name}"));
-                    let mut made = json!({ "id": id, "listen_port": port, "backend_scheme": kind, "upstream_id": upstream });
+                    let mut made =
+                        draft!(Proxy { id, listen_port: port, backend_scheme: kind, upstream_id: &upstream });
                     if passthrough && names != ["*"] {
-                        made["hosts"] = json!(names);
+                        made.hosts(&names);
                     }
                     if passthrough {
-                        made["passthrough"] = json!(true);
+                        made.passthrough(true);
                     } else if switched(router.get("tls")).is_some() {
-                        made["frontend_tls"] = json!(true);
+                        made.frontend_tls(true);
                     }
                     if names != ["*"] && !passthrough {
                         self.out.closed(
@@ -66,7 +66,7 @@ impl Traefik<'_> {
                         );
                         continue;
                     }
-                    self.out.proxies.push(made);
+                    self.out.proxies.push(made.into());
                 }
                 self.out.done(router.at, what);
             }

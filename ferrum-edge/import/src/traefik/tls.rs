@@ -2,10 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::json;
-
 use super::{Traefik, switched};
-use crate::draft::CLOSED;
+use crate::draft::{Match, PluginConfig, RequestTermination, Settings, draft};
 use crate::tree::Node;
 
 /// The set of options that holds where a router names none.
@@ -68,11 +66,14 @@ impl Traefik<'_> {
         let at = documents.iter().find_map(find).unwrap_or_default();
         let why = "clients' certificates are asked for by the whole gateway; everything over TLS is closed";
         if self.out.guard(at, "tls.options: clientAuth", why, "set gateway.tls.client_ca_path") {
-            self.out.plugin_configs.push(json!({
-                "id": "closed-for-want-of-certificates", "plugin_name": "request_termination", "scope": "global",
-                "config": { "status_code": 503, "content_type": "text/plain", "body": CLOSED },
-                "when": { "scheme": "https" },
-            }));
+            let closed = draft!(PluginConfig {
+                id: "closed-for-want-of-certificates",
+                plugin_name: RequestTermination::PLACE,
+                scope: "global",
+                config: RequestTermination::closed(),
+                when: draft!(Match { scheme: "https" }),
+            });
+            self.out.plugin_configs.push(closed.into());
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Middlewares that keep requests out.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Made, TODO, is_true, list, number};
 use crate::cond::Cond;
-use crate::draft::{Password, Plug, basic_auth, only_group};
+use crate::draft::{
+    ForwardAuth, HeaderRule, IpRestriction, Password, Plug, RequestTransformer, basic_auth, draft, only_group,
+};
 use crate::report::At;
 use crate::text;
 use crate::traefik::Traefik;
@@ -45,7 +47,7 @@ impl Traefik<'_> {
             return;
         }
         let status = number(settings, "rejectStatusCode").filter(|it| (400..600).contains(it)).unwrap_or(403);
-        made.plugins.push(Plug::new("ip_restriction", json!({ "allow": networks, "status_code": status })));
+        made.plugins.push(Plug::of(draft!(IpRestriction { allow: networks, status_code: status })));
         self.out.done(settings.at, what);
     }
 
@@ -76,8 +78,13 @@ impl Traefik<'_> {
         made.plugins.push(only_group(&group));
         // It takes the place of what the client sends under this name.
         if let Some(name) = settings.text_of("headerField").filter(|name| !name.is_empty()) {
-            let rule = json!({ "operation": "set", "target": "header", "key": name, "value": "${consumer.username}" });
-            made.plugins.push(Plug::new("request_transformer", json!({ "rules": [rule] })));
+            let rule = draft!(HeaderRule {
+                operation: "set",
+                target: "header",
+                key: name,
+                value: "${consumer.username}"
+            });
+            made.plugins.push(Plug::of(draft!(RequestTransformer { rules: [rule] })));
         }
         self.out.done(settings.at, what);
     }
@@ -90,24 +97,29 @@ impl Traefik<'_> {
             made.is_closed |= self.out.guard(settings.at, what, why, "use the plugin `forward_auth`");
             return;
         };
-        let mut config = json!({ "url": address, "convention": "traefik", "response_headers": list(settings, "authResponseHeaders"), "status_on_error": 500 });
+        let mut config = draft!(ForwardAuth {
+            url: address,
+            convention: "traefik",
+            response_headers: list(settings, "authResponseHeaders"),
+            status_on_error: 500
+        });
         let sent = list(settings, "authRequestHeaders");
         if !sent.is_empty() {
-            config["request_headers"] = json!(sent);
+            config.request_headers(sent);
         }
         let cookies = settings.texts("addAuthCookiesToResponse");
         if !cookies.is_empty() {
-            config["client_headers"] = json!(["Set-Cookie"]);
+            config.client_headers(["Set-Cookie"]);
             let why = "all cookies of the answer are passed on, not only those that are named";
             self.out.partial(settings.at, format_args!("{what}.addAuthCookiesToResponse"), why, "");
         }
         if is_true(settings, "preserveRequestMethod") || is_true(settings, "forwardBody") {
-            config["preserve_method"] = json!(true);
+            config.preserve_method(true);
         }
         if is_true(settings, "forwardBody") {
-            config["send_body"] = json!(true);
+            config.send_body(true);
             if let Some(bytes) = number(settings, "maxBodySize").filter(|it| *it > 0) {
-                config["max_body"] = json!(bytes);
+                config.max_body(bytes);
             }
         }
         if settings.has("trustForwardHeader") {
@@ -115,9 +127,9 @@ impl Traefik<'_> {
             self.out.partial(settings.at, format_args!("{what}.trustForwardHeader"), why, "");
         }
         if let Some(file) = settings.path(&["tls", "ca"]).and_then(Node::str) {
-            config["ca_path"] = json!(file);
+            config.ca_path(file);
         }
-        made.plugins.push(Plug::new("forward_auth", config));
+        made.plugins.push(Plug::of(config));
         self.out.done(settings.at, what);
     }
 }

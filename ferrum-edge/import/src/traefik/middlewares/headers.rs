@@ -1,9 +1,7 @@
 //! The middleware that changes header fields, answers preflight requests, and refuses hosts.
 
-use serde_json::{Map, Value, json};
-
 use super::{Made, TODO, is_true, list, number};
-use crate::draft::{Plug, set};
+use crate::draft::{Cors, HeaderRule, Plug, Rewrite, draft, set};
 use crate::traefik::Traefik;
 use crate::tree::Node;
 
@@ -40,8 +38,8 @@ const GUARDS: &[&str] = &[
 /// Changes of requests and of responses.
 #[derive(Default)]
 struct Changes {
-    request: Vec<Value>,
-    response: Vec<Value>,
+    request: Vec<HeaderRule>,
+    response: Vec<HeaderRule>,
     cors: bool,
 }
 
@@ -61,7 +59,7 @@ impl Traefik<'_> {
             [("request_transformer", changes.request), ("response_transformer", changes.response)]
         {
             if !rules.is_empty() {
-                made.plugins.push(Plug::new(name, json!({ "rules": rules })));
+                made.plugins.push(Plug::of_rules(name, rules));
             }
         }
         self.out.done(settings.at, what);
@@ -91,7 +89,7 @@ impl Traefik<'_> {
                 for (name, value) in value.entries() {
                     let value = value.plain().unwrap_or_default();
                     if name.eq_ignore_ascii_case("host") {
-                        made.plugins.push(Plug::new("rewrite", json!({ "host": value })));
+                        made.plugins.push(Plug::of(draft!(Rewrite { host: value })));
                     } else {
                         changes.request.push(rule(name, &value));
                     }
@@ -126,9 +124,9 @@ impl Traefik<'_> {
             let why = "origins by regex, or every origin with credentials, are not known";
             return self.out.lost(settings.at, what, why, "use the plugin `cors`");
         }
-        let mut config = Map::new();
-        set(&mut config, "allowed_origins", origins);
-        set(&mut config, "allow_credentials", credentials);
+        let mut config = Cors::default();
+        config.allowed_origins(origins);
+        config.allow_credentials(credentials);
         for (theirs, ours) in [
             ("accessControlAllowMethods", "allowed_methods"),
             ("accessControlAllowHeaders", "allowed_headers"),
@@ -140,18 +138,18 @@ impl Traefik<'_> {
             }
         }
         if let Some(age) = number(settings, "accessControlMaxAge") {
-            set(&mut config, "max_age", age);
+            config.max_age(age);
         }
-        made.plugins.push(Plug::new("cors", Value::Object(config)));
+        made.plugins.push(Plug::of(config));
     }
 }
 
 /// Sets a field, or removes it where nothing is said.
-fn rule(name: &str, value: &str) -> Value {
+fn rule(name: &str, value: &str) -> HeaderRule {
     if value.is_empty() {
-        return json!({ "operation": "remove", "target": "header", "key": name });
+        return draft!(HeaderRule { operation: "remove", target: "header", key: name });
     }
-    json!({ "operation": "set", "target": "header", "key": name, "value": value.replace("${", "$${") })
+    draft!(HeaderRule { operation: "set", target: "header", key: name, value: value.replace("${", "$${") })
 }
 
 fn hsts(settings: &Node) -> Option<String> {

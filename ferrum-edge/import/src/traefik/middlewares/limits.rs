@@ -1,10 +1,12 @@
 //! Middlewares that bound: rates, requests in flight, sizes, tries and failures.
 
 use regex::Regex;
-use serde_json::json;
 
 use super::{Made, number};
-use crate::draft::Plug;
+use crate::draft::{
+    Backoff, CircuitBreaker, ConcurrencyLimiting, Exponential, Limit, Plug, RateLimiting, Redis,
+    RequestSizeLimiting, ResponseSizeLimiting, Retry, SharedBy, draft,
+};
 use crate::text;
 use crate::traefik::Traefik;
 use crate::tree::Node;
@@ -22,26 +24,21 @@ impl Traefik<'_> {
             let todo = "use the plugin `rate_limiting`";
             return self.out.lost(settings.at, what, "its rate is not known", todo);
         };
-        let limit = json!({ "rate": average, "per": format!("{period}ms"), "burst": burst });
+        let limit = draft!(Limit { rate: average, per: format!("{period}ms"), burst });
         let by = self.criterion(what, settings, "address");
-        let mut config = json!({ "limits": [limit], "limit_by": by, "headers": "none" });
+        let mut config = draft!(RateLimiting { limits: [limit], limit_by: by, headers: "none" });
         if let Some(redis) = settings.get("redis") {
             let urls: Vec<String> =
                 super::list(redis, "endpoints").iter().map(|it| format!("redis://{it}")).collect();
             if !urls.is_empty() && redis.get("tls").is_none() {
-                let mut connection = json!({ "urls": urls });
-                for (theirs, ours) in [("username", "username"), ("password", "password")] {
-                    if let Some(said) = redis.text_of(theirs) {
-                        connection[ours] = json!(said);
-                    }
-                }
-                if let Some(database) = number(redis, "db") {
-                    connection["database"] = json!(database);
-                }
-                config["redis"] = json!({ "name": self.out.redis(connection) });
+                let mut connection = draft!(Redis { urls });
+                connection.username(redis.text_of("username"));
+                connection.password(redis.text_of("password"));
+                connection.database(number(redis, "db"));
+                config.redis(draft!(SharedBy { name: self.out.redis(connection) }));
             }
         }
-        made.plugins.push(Plug::new("rate_limiting", config));
+        made.plugins.push(Plug::of(config));
         self.out.done(settings.at, what);
     }
 
@@ -66,20 +63,17 @@ impl Traefik<'_> {
         };
         // Without a criterion Traefik counts by host.
         let by = self.criterion(what, settings, "template:${request.host}");
-        let config = json!({ "max_concurrent": amount, "limit_by": by, "status_code": 429 });
-        made.plugins.push(Plug::new("concurrency_limiting", config));
+        let config = draft!(ConcurrencyLimiting { max_concurrent: amount, limit_by: by, status_code: 429 });
+        made.plugins.push(Plug::of(config));
         self.out.done(settings.at, what);
     }
 
     pub(super) fn buffering(&mut self, what: &str, settings: &Node, made: &mut Made) {
-        for (key, plugin) in [
-            ("maxRequestBodyBytes", "request_size_limiting"),
-            ("maxResponseBodyBytes", "response_size_limiting"),
-        ] {
-            if let Some(bytes) = number(settings, key).filter(|it| *it > 0) {
-                made.plugins.push(Plug::new(plugin, json!({ "max_size": bytes })));
-            }
-        }
+        let most = |key: &str| number(settings, key).filter(|it| *it > 0);
+        let request = most("maxRequestBodyBytes");
+        made.plugins.extend(request.map(|bytes| Plug::of(draft!(RequestSizeLimiting { max_size: bytes }))));
+        let response = most("maxResponseBodyBytes");
+        made.plugins.extend(response.map(|bytes| Plug::of(draft!(ResponseSizeLimiting { max_size: bytes }))));
         for key in ["memRequestBodyBytes", "memResponseBodyBytes"] {
             if let Some(node) = settings.get(key) {
                 self.out.needless(node.at, format_args!("{what}.{key}"), "bodies pass as they come");
@@ -91,10 +85,11 @@ impl Traefik<'_> {
     /// Traefik tries again where no answer came, whatever the method.
     pub(super) fn retry(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let tries = number(settings, "attempts").unwrap_or(1);
-        let mut retry = json!({ "max_retries": tries.saturating_sub(1).min(100) });
+        let mut retry = draft!(Retry { max_retries: tries.saturating_sub(1).min(100) });
         let pause = settings.get("initialInterval").and_then(Node::plain).and_then(|it| text::millis(&it, 1));
         if let Some(pause) = pause.filter(|it| *it > 0) {
-            retry["backoff"] = json!({ "exponential": { "base": text::duration(pause.min(300_000)) } });
+            let pauses = draft!(Exponential { base: text::duration(pause.min(300_000)) });
+            retry.backoff(draft!(Backoff { exponential: pauses }));
         }
         made.retry = Some(retry);
         self.out.done(settings.at, what);
@@ -108,10 +103,11 @@ impl Traefik<'_> {
                 "of its expressions, those by `NetworkErrorRatio()` and `ResponseCodeRatio()` are known";
             return self.out.lost(settings.at, what, why, "set `circuit_breaker` of the proxy");
         };
-        let mut breaker = json!({ "failure_status_codes": statuses, "trip_on_connection_errors": true });
+        let mut breaker =
+            draft!(CircuitBreaker { failure_status_codes: statuses, trip_on_connection_errors: true });
         let pause =
             settings.get("fallbackDuration").and_then(Node::plain).and_then(|it| text::millis(&it, 1000));
-        breaker["timeout"] = json!(pause.map_or(10, text::seconds).clamp(1, 86_400));
+        breaker.timeout(pause.map_or(10, text::seconds).clamp(1, 86_400));
         made.breaker = Some(breaker);
         settings.see_all();
         let why = "it opens after 5 failures in a row, not by their share";

@@ -1,11 +1,12 @@
 //! Middlewares that change the path, or send clients elsewhere.
 
 use regex::Regex;
-use serde_json::{Value, json};
 
 use super::{Made, is_true, number};
 use crate::cond::Cond;
-use crate::draft::Plug;
+use crate::draft::{
+    HeaderRule, Match, Matcher, Plug, Redirect, Replaced, RequestTransformer, Rewrite, draft,
+};
 use crate::text;
 use crate::traefik::Traefik;
 use crate::tree::Node;
@@ -19,9 +20,9 @@ impl Traefik<'_> {
         // A slash at its end has to be there.
         let rule = |prefix: &String| {
             let slash = if prefix.ends_with('/') { "" } else { "/?" };
-            json!({ "from": format!("^{}{slash}(.*)$", text::literal(prefix)), "to": "/${1}" })
+            draft!(Replaced { from: format!("^{}{slash}(.*)$", text::literal(prefix)), to: "/${1}" })
         };
-        let rules: Vec<Value> = prefixes.iter().map(rule).collect();
+        let rules: Vec<Replaced> = prefixes.iter().map(rule).collect();
         if rules.is_empty() {
             return self.out.lost(settings.at, what, "it names no prefixes", "");
         }
@@ -29,7 +30,7 @@ impl Traefik<'_> {
             self.out.needless(settings.at, what, "a path has a slash at its beginning in any case");
         }
         self.told_prefixes(what, settings, &prefixes, made);
-        made.plugins.push(Plug::new("rewrite", json!({ "regex": rules })));
+        made.plugins.push(Plug::of(draft!(Rewrite { regex: rules })));
         self.out.done(settings.at, what);
     }
 
@@ -41,12 +42,17 @@ impl Traefik<'_> {
         }
         let mut others = Cond::Always;
         for prefix in prefixes {
-            let fits = Cond::path("regex", &format!("{}.*", text::literal(prefix)));
+            let fits = Cond::path_is(Matcher::regex(format!("{}.*", text::literal(prefix))));
             let when = others.clone().and(fits.clone()).when();
             others = others.and(fits.negate());
             let value = prefix.replace('$', "$$");
-            let rule = json!({ "operation": "append", "target": "header", "key": "X-Forwarded-Prefix", "value": value });
-            made.plugins.push(Plug::new("request_transformer", json!({ "rules": [rule] })).when(when));
+            let rule = draft!(HeaderRule {
+                operation: "append",
+                target: "header",
+                key: "X-Forwarded-Prefix",
+                value
+            });
+            made.plugins.push(Plug::of(draft!(RequestTransformer { rules: [rule] })).when(when));
         }
     }
 
@@ -58,12 +64,12 @@ impl Traefik<'_> {
             let Some(last) = Regex::new(&whole).ok().map(|regex| regex.captures_len() - 1) else {
                 return self.no_regex(what, settings, made);
             };
-            rules.push(json!({ "from": whole, "to": format!("/${{{last}}}") }));
+            rules.push(draft!(Replaced { from: whole, to: format!("/${{{last}}}") }));
         }
         if rules.is_empty() {
             return self.no_regex(what, settings, made);
         }
-        made.plugins.push(Plug::new("rewrite", json!({ "regex": rules })));
+        made.plugins.push(Plug::of(draft!(Rewrite { regex: rules })));
         self.out.done(settings.at, what);
     }
 
@@ -72,8 +78,8 @@ impl Traefik<'_> {
         let Some((from, to)) = pair.filter(|(regex, _)| text::is_regex(regex)) else {
             return self.no_regex(what, settings, made);
         };
-        let rule = json!({ "from": from, "to": groups(to) });
-        made.plugins.push(Plug::new("rewrite", json!({ "regex": [rule] })));
+        let rule = draft!(Replaced { from, to: groups(to) });
+        made.plugins.push(Plug::of(draft!(Rewrite { regex: [rule] })));
         self.out.done(settings.at, what);
     }
 
@@ -87,7 +93,7 @@ impl Traefik<'_> {
             return self.out.lost(settings.at, what, "it names no prefix", "");
         };
         let to = format!("{}${{1}}", prefix.trim_end_matches('/').replace('$', "$$"));
-        made.plugins.push(Plug::new("rewrite", json!({ "regex": [{ "from": "^(.*)$", "to": to }] })));
+        made.plugins.push(Plug::of(draft!(Rewrite { regex: [draft!(Replaced { from: "^(.*)$", to })] })));
         self.out.done(settings.at, what);
     }
 
@@ -95,17 +101,17 @@ impl Traefik<'_> {
         let Some(path) = settings.text_of("path") else {
             return self.out.lost(settings.at, what, "it names no path", "");
         };
-        made.plugins.push(Plug::new("rewrite", json!({ "path": path.replace("${", "$${") })));
+        made.plugins.push(Plug::of(draft!(Rewrite { path: path.replace("${", "$${") })));
         self.out.done(settings.at, what);
     }
 
     pub(super) fn redirect_scheme(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let scheme = settings.text_of("scheme").unwrap_or("https");
-        let mut config = json!({ "scheme": scheme });
+        let mut config = draft!(Redirect { scheme });
         if let Some(port) = number(settings, "port").filter(|it| *it != 443 && (1..=65_535).contains(it)) {
-            config["port"] = json!(port);
+            config.port(port);
         }
-        made.plugins.extend(by_method(Plug::new("redirect", config), is_true(settings, "permanent")));
+        made.plugins.extend(by_method(config, Cond::Always, is_true(settings, "permanent")));
         self.out.done(settings.at, what);
     }
 
@@ -114,8 +120,8 @@ impl Traefik<'_> {
         let pair = settings.text_of("regex").zip(settings.text_of("replacement"));
         let found = pair.and_then(|(regex, replacement)| moved(regex, replacement));
         match found {
-            Some(plug) => {
-                made.plugins.extend(by_method(plug, is_true(settings, "permanent")));
+            Some((redirect, when)) => {
+                made.plugins.extend(by_method(redirect, when, is_true(settings, "permanent")));
                 self.out.done(settings.at, what);
             }
             None => {
@@ -127,7 +133,7 @@ impl Traefik<'_> {
 }
 
 /// `^https?://www\.a\.example/(.*)` and `https://a.example/${1}` as a redirect for that host.
-fn moved(regex: &str, replacement: &str) -> Option<Plug> {
+fn moved(regex: &str, replacement: &str) -> Option<(Redirect, Cond)> {
     let rest = regex.strip_prefix('^').unwrap_or(regex);
     let schemes: [(&str, Option<&str>); 3] =
         [("https?://", None), ("https://", Some("https")), ("http://", Some("http"))];
@@ -140,29 +146,27 @@ fn moved(regex: &str, replacement: &str) -> Option<Plug> {
     let target = replacement.strip_suffix("${1}").or_else(|| replacement.strip_suffix("$1"))?;
     let to = target.strip_prefix("https://").or_else(|| target.strip_prefix("http://"))?.strip_suffix('/')?;
     is_name(to.split(':').next().unwrap_or(to)).then_some(())?;
-    let mut when = json!({ "hosts": [name.to_ascii_lowercase()] });
+    let mut when = draft!(Match { hosts: [name.to_ascii_lowercase()] });
     if let Some(scheme) = scheme {
-        when["scheme"] = json!(scheme);
+        when.scheme(scheme);
     }
     if path.starts_with("(.+)") {
-        when["not"] = json!({ "path": { "exact": "/" } });
+        when.not(draft!(Match { path: Matcher::exact("/") }));
     }
     let location = format!("{}${{request.target}}", target.trim_end_matches('/'));
-    let config = json!({ "location": location, "query": "drop" });
-    Some(Plug::new("redirect", config).when(Some(when)))
+    Some((draft!(Redirect { location, query: "drop" }), Cond::is(when)))
 }
 
 /// A redirect with the statuses of Traefik: methods but GET stay as they are.
-fn by_method(plug: Plug, is_permanent: bool) -> [Plug; 2] {
-    let asked = plug.when.clone().map_or(Cond::Always, Cond::is);
+fn by_method(redirect: Redirect, when: Cond, is_permanent: bool) -> [Plug; 2] {
     let with = |status: u16, cond: Cond| {
-        let mut plug = plug.clone().when(cond.when());
-        plug.config["status_code"] = json!(status);
-        plug
+        let mut redirect = redirect.clone();
+        redirect.status_code(status);
+        Plug::of(redirect).when(cond.when())
     };
     let (get, others) = statuses(is_permanent);
     let is_get = Cond::methods(&["GET"]);
-    [with(get, asked.clone().and(is_get.clone())), with(others, asked.and(is_get.negate()))]
+    [with(get, when.clone().and(is_get.clone())), with(others, when.and(is_get.negate()))]
 }
 
 /// The statuses of a redirect, for GET and for other methods.
@@ -196,12 +200,14 @@ mod tests {
 
     #[test]
     fn one_host_to_another() {
-        let plug = moved("^https?://www\\.a\\.example/(.*)", "https://a.example/${1}").expect("is known");
-        assert_eq!(plug.config["location"], "https://a.example${request.target}");
-        assert_eq!(plug.when, Some(json!({ "hosts": ["www.a.example"] })));
-        let plug = moved("^http://a.example/(.+)$", "https://b.example:8443/$1").expect("is known");
-        assert_eq!(plug.config["location"], "https://b.example:8443${request.target}");
-        assert_eq!(plug.when.expect("a condition")["scheme"], "http");
+        let (redirect, when) =
+            moved("^https?://www\\.a\\.example/(.*)", "https://a.example/${1}").expect("is known");
+        assert_eq!(redirect["location"], "https://a.example${request.target}");
+        assert_eq!(when, Cond::hosts(["www.a.example"]));
+        let (redirect, when) =
+            moved("^http://a.example/(.+)$", "https://b.example:8443/$1").expect("is known");
+        assert_eq!(redirect["location"], "https://b.example:8443${request.target}");
+        assert_eq!(when.when().expect("a condition")["scheme"], "http");
         for (regex, replacement) in [
             ("^https?://(.*)/(.*)", "https://a.example/${2}"),
             ("^https?://a.example/x/(.*)", "https://b.example/${1}"),

@@ -1,0 +1,17 @@
+//! Plugins that keep requests out, and that tell browsers what is allowed.
+
+use super::settings::{Amount, Flag, Number, One, Text, Texts, settings};
+
+settings! {
+    IpRestriction: "ip_restriction" { allow: Texts, deny: Texts, status_code: Number }
+    AccessControl: "access_control" { allowed_groups: Texts, disallowed_groups: Texts }
+    Cors: "cors" {
+        allowed_origins: Texts, allowed_methods: Texts, allowed_headers: Texts, exposed_headers: Texts, allow_credentials: Flag,
+        max_age: Amount, allow_private_network: Flag, preflight_continue: Flag,
+    }
+    RequestTermination: "request_termination" {
+        status_code: Number, content_type: Text, body: Text, message: Text, trigger: One<Trigger>,
+    }
+    /// Which requests it answers.
+    Trigger: "request_termination/trigger" { file: Text }
+}

@@ -1,0 +1,35 @@
+//! Conditions as they are written: of `matches`, and of `when`.
+
+use serde_json::Value;
+
+use super::matcher::Matcher;
+use super::settings::{Any, Flag, Numbers, One, Setting, Text, Texts, settings};
+
+/// How a path or another text is compared; a text alone is a prefix of paths, and others are the same.
+pub(crate) trait Compared: Setting {}
+impl Compared for &str {}
+impl Compared for String {}
+impl Compared for Matcher {}
+impl Compared for Value {}
+
+/// Conditions, in the making or as they are.
+pub(crate) trait Conditions: Setting {}
+impl Conditions for Vec<Match> {}
+impl Conditions for Vec<Value> {}
+impl<const N: usize> Conditions for [Match; N] {}
+impl<const N: usize> Conditions for [Value; N] {}
+
+settings! {
+    /// Which requests match: all of these.
+    Match: "proxies/matches" {
+        methods: Texts, path: Compared, hosts: Texts, scheme: Text, ports: Numbers, addresses: Texts, headers: Any, query: Any,
+        query_string: Compared, authority: Compared, cookies: Any, grpc: One<Grpc>, clients: Texts, tls: One<Tls>,
+        consumers: Texts, groups: Texts, all: Conditions, any: Conditions, not: Any,
+    }
+    /// gRPC calls.
+    Grpc: "proxies/matches/grpc" {}
+    /// Facts of the client's TLS handshake.
+    Tls: "proxies/matches/tls" { server_names: Texts, client_certificate: One<Certificate> }
+    /// Client certificates.
+    Certificate: "proxies/matches/tls/client_certificate" { present: Flag }
+}

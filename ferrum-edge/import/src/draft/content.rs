@@ -1,0 +1,28 @@
+//! Plugins that answer by themselves: redirects, files, pages, and what is cached.
+
+use super::settings::{Amount, Any, Flag, List, Number, Numbers, One, Text, Texts, settings};
+
+settings! {
+    Redirect: "redirect" {
+        status_code: Number, location: Text, table: Any, scheme: Text, host: Text, port: Number, path: Text, query: Text,
+    }
+    StaticFiles: "static_files" {
+        root: Text, index: Texts, try_files: Texts, passthrough: Flag, refuse_other_methods: Flag, refuse_folders: Flag,
+        listing: Flag, dotfiles: Flag, etag: Text, cache_control: Any, default_type: Text, charset: Text,
+    }
+    ErrorPages: "error_pages" { of: Text, pages: List<Page> }
+    /// What is shown for a status.
+    Page: "error_pages/pages" {
+        status: Any, content_type: Text, body: Text, redirect: Text, root: Text, url: Text, upstream_id: Text, path: Text,
+        response_status: Number,
+    }
+    InternalRedirect: "internal_redirect" { headers: Texts, locations: List<Location> }
+    /// Where a path leads.
+    Location: "internal_redirect/locations" { prefix: Text, root: Text, url: Text, upstream_id: Text, strip_prefix: Flag }
+    ResponseCache: "response_cache" {
+        statuses: Numbers, default_ttl: Amount, negative_ttl: Amount, negative_statuses: Numbers,
+        stale_while_revalidate: Amount, stale_if_error: Amount, client_directives: Flag, key: One<CacheKey>, cache_status: Flag,
+    }
+    /// What tells responses apart.
+    CacheKey: "response_cache/key" { headers: Texts, cookies: Texts }
+}

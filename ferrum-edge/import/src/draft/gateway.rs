@@ -1,0 +1,38 @@
+//! The gateway as a whole.
+
+use super::settings::{Amount, Any, Flag, List, Number, One, Text, Texts, settings};
+
+settings! {
+    /// Settings of the gateway.
+    Gateway: "gateway" {
+        http: Text, https: Text, http3: Flag, dns_servers: Texts, host_fallthrough: Flag, tls: One<GatewayTls>, acme: One<Acme>,
+        client_timeouts: One<ClientTimeouts>, trusted_proxies: Texts, real_ip_header: Text, merge_slashes: Flag,
+        access_log: One<AccessLog>, accept_proxy_protocol: Flag, underscores_in_headers: Text,
+    }
+    /// TLS with clients.
+    GatewayTls: "gateway/tls" {
+        certificates: Any, client_ca_path: Text, client_crl_path: Text, client_cert_required: Flag,
+        min_version: Text,
+    }
+    /// A certificate, from files or from a certificate authority.
+    CertificateFile: "gateway/tls/certificates" { cert_path: Text, key_path: Text, acme: Texts }
+    /// The certificate authority.
+    Acme: "gateway/acme" {
+        directory_url: Text, email: Text, accept_terms: Flag, storage: Text, challenge: Text,
+        external_account: One<ExternalAccount>, root_ca_path: Text,
+    }
+    /// An account that the authority knows by other means.
+    ExternalAccount: "gateway/acme/external_account" { key_id: Text, hmac_key: Text }
+    /// A connection to Redis.
+    Redis: "gateway/redis" {
+        urls: Texts, username: Text, password: Text, database: Number, ca_path: Text, timeout: Amount, connect_timeout: Amount,
+    }
+    /// How long clients may take.
+    ClientTimeouts: "gateway/client_timeouts" { header: Amount, keep_alive: Amount, body: Amount, handshake: Amount }
+    /// Access records.
+    AccessLog: "gateway/access_log" { sinks: List<Sink> }
+    /// Where access records go.
+    Sink: "gateway/access_log/sinks" { name: Text, format: Text, template: Text, when: Any, proxies: Texts }
+    /// A file of them.
+    LogFile: "gateway/access_log/sinks/file" { path: Text, max_size: Amount, keep: Number }
+}
