@@ -37,10 +37,26 @@ pub(crate) use limits::*;
 pub(crate) use matcher::Matcher;
 pub(crate) use plugin::*;
 pub(crate) use proxy::*;
-pub use settings::{Declared, declared};
+pub use settings::Declared;
 pub(crate) use settings::{List, Settings, Text, Texts, draft};
 pub(crate) use transformation::*;
 pub(crate) use upstream::*;
+
+/// Every type of settings that importers write: its place in the schema, and its fields.
+pub const DECLARED: [&[Declared]; 12] = [
+    access::DECLARED,
+    authentication::DECLARED,
+    condition::DECLARED,
+    consumer::DECLARED,
+    content::DECLARED,
+    gateway::DECLARED,
+    limits::DECLARED,
+    matcher::COMPARED,
+    plugin::DECLARED,
+    proxy::DECLARED,
+    transformation::DECLARED,
+    upstream::DECLARED,
+];
 
 /// What whoever asks for something that was closed is told.
 pub(crate) const CLOSED: &str = "closed: what guards this was not imported";

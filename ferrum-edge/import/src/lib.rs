@@ -49,7 +49,7 @@ mod unread;
 
 use std::path::Path;
 
-pub use draft::{Declared, Import, declared};
+pub use draft::{DECLARED, Declared, Import};
 pub use error::Failure;
 pub use files::{Disk, Files, NoFiles};
 pub use placeholders::{FilledFiles, Values};

@@ -213,26 +213,6 @@ macro_rules! settings {
     };
 }
 
-/// Every type of settings that importers write.
-pub fn declared() -> impl Iterator<Item = &'static Declared> {
-    [
-        super::access::DECLARED,
-        super::authentication::DECLARED,
-        super::condition::DECLARED,
-        super::consumer::DECLARED,
-        super::content::DECLARED,
-        super::gateway::DECLARED,
-        super::limits::DECLARED,
-        super::matcher::COMPARED,
-        super::plugin::DECLARED,
-        super::proxy::DECLARED,
-        super::transformation::DECLARED,
-        super::upstream::DECLARED,
-    ]
-    .into_iter()
-    .flatten()
-}
-
 /// Makes settings: the type with its fields in this order.
 macro_rules! draft {
     ($name:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {{
