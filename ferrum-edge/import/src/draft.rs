@@ -12,6 +12,7 @@ mod matcher;
 mod plugin;
 mod proxy;
 mod settings;
+mod targets;
 mod transformation;
 mod upstream;
 
@@ -39,6 +40,8 @@ pub(crate) use plugin::*;
 pub(crate) use proxy::*;
 pub use settings::Declared;
 pub(crate) use settings::{List, Settings, Text, Texts, draft};
+pub(crate) use targets::Targets;
+use targets::join_targets;
 pub(crate) use transformation::*;
 pub(crate) use upstream::*;
 
@@ -57,9 +60,6 @@ pub const DECLARED: [&[Declared]; 12] = [
     transformation::DECLARED,
     upstream::DECLARED,
 ];
-
-/// What whoever asks for something that was closed is told.
-pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
 
 /// An imported configuration.
 #[derive(Debug, Clone, Default)]
@@ -319,55 +319,6 @@ impl Target {
     }
 }
 
-/// Targets of an upstream, each once.
-#[derive(Debug, Default)]
-pub(crate) struct Targets {
-    pub(crate) list: Vec<Value>,
-    /// Places in the list, by host and port.
-    places: HashMap<(String, Option<u64>), usize>,
-}
-
-impl Targets {
-    /// Adds a target. One that is there already gets more weight, which this says, where that is all that differs; else the one
-    /// that is asked first stays.
-    pub(crate) fn join(&mut self, target: Value) -> bool {
-        let weight = |target: &Value| target["weight"].as_u64().unwrap_or(1);
-        let priority = |target: &Value| target["priority"].as_u64().unwrap_or(0);
-        let without_weight = |target: &Value| {
-            let mut rest = target.as_object().cloned().unwrap_or_default();
-            rest.shift_remove("weight");
-            rest
-        };
-        let host = target["host"].as_str().unwrap_or_default().to_owned();
-        let place = *self.places.entry((host, target["port"].as_u64())).or_insert(self.list.len());
-        match self.list.get_mut(place) {
-            Some(known) if without_weight(known) == without_weight(&target) => {
-                known["weight"] = json!((weight(known) + weight(&target)).min(65_535));
-                return true;
-            }
-            // A backup that is a primary as well is asked anyway.
-            Some(known) if priority(&target) < priority(known) => *known = target,
-            Some(_) => {}
-            None => self.list.push(target),
-        }
-        false
-    }
-}
-
-/// Has each target of an upstream once.
-fn join_targets(upstream: &mut Value) {
-    let Some(targets) = upstream.get_mut("targets").and_then(Value::as_array_mut) else { return };
-    let mut joined = Targets::default();
-    let mut is_heavier = false;
-    for target in targets.drain(..) {
-        is_heavier |= joined.join(target);
-    }
-    *targets = joined.list;
-    if is_heavier && upstream.get("algorithm").is_none_or(|it| it == "round_robin") {
-        upstream["algorithm"] = json!("weighted_round_robin");
-    }
-}
-
 /// Whether a target's host stands for the servers of a service, which DNS SRV records name.
 pub(crate) fn is_service(host: &str) -> bool {
     host.starts_with("srv:")
@@ -532,13 +483,6 @@ impl Import {
                 self.plugin(id, "request_termination", RequestTermination::closed().into());
             }
         }
-    }
-}
-
-impl RequestTermination {
-    /// What answers for all that was closed.
-    pub(crate) fn closed() -> Self {
-        draft!(RequestTermination { status_code: 503, content_type: "text/plain", body: CLOSED })
     }
 }
 

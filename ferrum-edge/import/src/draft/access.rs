@@ -1,6 +1,9 @@
 //! Plugins that keep requests out, and that tell browsers what is allowed.
 
-use super::settings::{Amount, Flag, Number, One, Text, Texts, settings};
+use super::settings::{Amount, Flag, Number, One, Text, Texts, draft, settings};
+
+/// What whoever asks for something that was closed is told.
+pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
 
 settings! {
     IpRestriction: "ip_restriction" { allow: Texts, deny: Texts, status_code: Number }
@@ -14,4 +17,11 @@ settings! {
     }
     /// Which requests it answers.
     Trigger: "request_termination/trigger" { file: Text }
+}
+
+impl RequestTermination {
+    /// What answers for all that was closed.
+    pub(crate) fn closed() -> Self {
+        draft!(RequestTermination { status_code: 503, content_type: "text/plain", body: CLOSED })
+    }
 }
