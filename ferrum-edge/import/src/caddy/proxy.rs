@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::headers::header_rule;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
-use crate::draft::{Plug, To, is_service, set, target};
+use crate::draft::{Plug, Proxy, To, draft, is_service, set, target};
 use crate::report::At;
 use crate::steps::RouteEnd;
 use crate::text;
@@ -305,19 +305,19 @@ impl Caddy<'_> {
         };
         let is_tls = proxy.is_tls || targets.iter().any(|it| it.2);
         let is_h2 = proxy.is_h2 || targets.iter().any(|it| it.3);
-        let mut settings = Map::from_iter([
-            ("strip_listen_path".to_owned(), json!(false)),
-            ("backend_connect_timeout".to_owned(), json!("3s")),
-            ("backend_first_byte_timeout".to_owned(), json!(0)),
-        ]);
+        let mut settings = draft!(Proxy {
+            strip_listen_path: false,
+            backend_connect_timeout: "3s",
+            backend_first_byte_timeout: 0,
+        });
         let mut plugins = Vec::new();
         match proxy.host.as_deref() {
-            None => set(&mut settings, "preserve_host_header", true),
+            None => settings.preserve_host_header(true),
             Some("") => {}
             Some(host) => plugins.push(Plug::new("rewrite", json!({ "host": host }))),
         }
         if is_h2 {
-            set(&mut settings, "backend_http_version", "2");
+            settings.backend_http_version("2");
         }
         settings.extend(proxy.settings);
         if !proxy.request.is_empty() {
