@@ -24,10 +24,10 @@ mod tokens;
 use std::collections::HashMap;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::access_log::LogPlaces;
-use crate::draft::{Import, set};
+use crate::draft::{Import, Match, PluginConfig, RequestTermination, draft};
 use crate::error::Failure;
 use crate::files::{Files, IncludeReader};
 use crate::from_ca::FromCa;
@@ -95,13 +95,14 @@ impl<'o> Caddy<'o> {
         std::mem::take(&mut self.logs).finish(self.out);
         self.put_certificates();
         if self.asks_certificates && !self.out.is_open() {
-            let config =
-                json!({ "status_code": 503, "content_type": "text/plain", "body": crate::draft::CLOSED });
-            let when = json!({ "scheme": "https" });
-            self.out.plugin_configs.push(json!({
-                "id": "closed-for-want-of-certificates", "plugin_name": "request_termination", "scope": "global",
-                "config": config, "when": when,
-            }));
+            let closed = draft!(PluginConfig {
+                id: "closed-for-want-of-certificates",
+                plugin_name: "request_termination",
+                scope: "global",
+                config: RequestTermination::closed(),
+                when: draft!(Match { scheme: "https" }),
+            });
+            self.out.plugin_configs.push(closed.into());
         }
     }
 }
@@ -230,13 +231,13 @@ impl Caddy<'_> {
         for inner in line.inner() {
             let trusted = match inner.arguments() {
                 [kind, ranges @ ..] if kind == "static" && inner.name() == "trusted_proxies" => {
-                    matchers::clients(ranges)
+                    matchers::networks(ranges)
                 }
                 _ => None,
             };
             match trusted {
-                Some(crate::cond::Cond::Is(value)) => {
-                    set(&mut self.out.gateway, "trusted_proxies", value["clients"].clone());
+                Some(networks) => {
+                    self.out.gateway.trusted_proxies(networks);
                     self.out.done(inner.at, inner.text());
                 }
                 _ if matches!(inner.name(), "trusted_proxies_strict" | "protocols") => {

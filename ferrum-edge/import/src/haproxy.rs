@@ -24,10 +24,10 @@ mod words;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cond::Cond;
-use crate::draft::{Import, Password, To, set};
+use crate::draft::{CertificateFile, GatewayTls, Import, Match, Matcher, Password, To, draft};
 use crate::error::Failure;
 use crate::files::{Files, IncludeReader};
 use crate::ports::{Port, Ports};
@@ -198,7 +198,7 @@ impl Haproxy<'_, '_> {
         }
         let is_everywhere = mine.len() == ports.count();
         taken.extend(mine);
-        if is_everywhere && !facets.is_empty() { vec![json!({})] } else { facets }
+        if is_everywhere && !facets.is_empty() { vec![Match::default().into()] } else { facets }
     }
 
     fn global(&mut self, section: &Section) {
@@ -255,7 +255,8 @@ impl Haproxy<'_, '_> {
             }
             if let Some(file) = value("crt") {
                 if file.ends_with(".pem") || file.ends_with(".crt") {
-                    self.certificates.push(json!({ "cert_path": file, "key_path": file }));
+                    self.certificates
+                        .push(draft!(CertificateFile { cert_path: file, key_path: file }).into());
                 } else {
                     self.out.lost(
                         line.at,
@@ -274,9 +275,9 @@ impl Haproxy<'_, '_> {
         if self.certificates.is_empty() {
             return;
         }
-        let mut tls = json!({ "certificates": self.certificates });
+        let mut tls = draft!(GatewayTls { certificates: std::mem::take(&mut self.certificates) });
         self.client_certificates.write(&mut tls);
-        set(&mut self.out.gateway, "tls", tls);
+        self.out.gateway.tls(tls);
     }
 
     fn acls(&mut self, section: &Section) -> Acls {
@@ -291,7 +292,7 @@ impl Haproxy<'_, '_> {
         let mut acls = self.acls(section);
         let mut steps: Vec<RouteStep> = self.certified(section).into_iter().collect();
         if let Some(line) = section.first(&["monitor-uri"]) {
-            let cond = Cond::path("exact", line.word(1));
+            let cond = Cond::path_is(Matcher::exact(line.word(1)));
             steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, 200, "")));
         }
         if let Some(line) = section.first(&["stats", "uri"]).or_else(|| section.first(&["stats", "enable"])) {
@@ -304,7 +305,7 @@ impl Haproxy<'_, '_> {
                 "see /metrics and /v1/status of the admin port",
             );
             steps.push(RouteStep::End(
-                Cond::path("regex", &format!("{}.*", text::literal(path))),
+                Cond::path_is(Matcher::regex(format!("{}.*", text::literal(path)))),
                 RouteEnd::new(line.at, To::Closed),
             ));
         }

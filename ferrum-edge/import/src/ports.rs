@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::draft::{Route, To, set};
+use crate::draft::{Match, Redirect, Route, Texts, To, draft, set};
 
 /// A port of an address, and whether TLS is spoken on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -184,11 +184,11 @@ impl Ports {
 
 impl Route {
     /// Plain requests for these names, sent to https.
-    pub(crate) fn to_https(name: &str, hosts: Value) -> Self {
+    pub(crate) fn to_https(name: &str, hosts: impl Texts) -> Self {
         let location = "https://${request.host}${request.target}";
-        let config = json!({ "status_code": 308, "location": location, "query": "drop" });
-        let mut route = Self::new(format!("{name}-to-https"), To::Redirect(config));
-        route.matches.push(json!({ "hosts": hosts, "scheme": "http", "path": "/" }));
+        let redirect = draft!(Redirect { status_code: 308, location, query: "drop" });
+        let mut route = Self::new(format!("{name}-to-https"), To::Redirect(redirect.into()));
+        route.matches.push(draft!(Match { hosts, scheme: "http", path: "/" }).into());
         route
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::changed::What;
 use crate::cond::Cond;
-use crate::draft::{Import, Plug, Route, To, with_facet};
+use crate::draft::{Import, Plug, Proxy, Route, To, with_facet};
 use crate::report::At;
 
 /// Proxies that one site may become.
@@ -42,13 +42,13 @@ impl RouteStep {
 #[derive(Debug, Clone)]
 pub(crate) struct RouteEnd {
     pub(crate) to: To,
-    pub(crate) settings: Map<String, Value>,
+    pub(crate) settings: Proxy,
     pub(crate) plugins: Vec<Plug>,
 }
 
 impl RouteEnd {
     pub(crate) fn new(_: At, to: To) -> Self {
-        Self { to, settings: Map::new(), plugins: Vec::new() }
+        Self { to, settings: Proxy::default(), plugins: Vec::new() }
     }
 
     pub(crate) fn answer(at: At, status: u16, body: &str) -> Self {
@@ -304,7 +304,7 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<I
             route.matches.push(with_facet(one, facet));
         }
         route.priority = Some((count - i64::try_from(n).unwrap_or(0)) * 10 + lift);
-        route.settings = item.ending.settings;
+        route.settings = item.ending.settings.into();
         if let Some(prefix) = route.settings.shift_remove("__strip") {
             for one in &mut route.matches {
                 one["path"] = json!({ "prefix": prefix });

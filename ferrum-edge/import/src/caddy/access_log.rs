@@ -1,12 +1,10 @@
 //! `log`: where records of a site's requests go.
 
-use serde_json::json;
-
 use super::Caddy;
 use super::sites::Scope;
 use super::tokens::CaddyLine;
 use crate::access_log::LogPlace;
-use crate::draft::set;
+use crate::draft::{LogFile, draft};
 use crate::text;
 
 impl Caddy<'_> {
@@ -26,7 +24,7 @@ impl Caddy<'_> {
             let why = "this format can't be said here; it is JSON";
             self.out.partial(line.at, line.text(), why, "see gateway.access_log");
         }
-        set(&mut log.rest, "format", if format == "console" { "logfmt" } else { "json" });
+        log.rest.format(if format == "console" { "logfmt" } else { "json" });
         for other in line.inner().iter().filter(|it| matches!(it.name(), "level" | "hostnames" | "sampling"))
         {
             self.out.lost(
@@ -55,8 +53,7 @@ fn place(output: Option<&CaddyLine>) -> Option<LogPlace> {
             let keep = output.inner().iter().find(|it| it.name() == "roll_keep");
             let keep = keep.and_then(|it| it.word(1).parse::<u32>().ok()).unwrap_or(10);
             if !output.inner().iter().any(|it| it.name() == "roll_disabled") {
-                set(&mut made.settings, "max_size", size.max(4096));
-                set(&mut made.settings, "keep", json!(keep.min(1000)));
+                made.settings.extend(draft!(LogFile { max_size: size.max(4096), keep: keep.min(1000) }));
             }
             Some(made)
         }

@@ -1,7 +1,5 @@
 //! Which requests a directive of a Caddyfile means: its matcher as a condition.
 
-use serde_json::json;
-
 use super::sites::Scope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
@@ -88,8 +86,8 @@ impl Caddy<'_> {
                 if first? == "forwarded" { None } else { matchers::clients(arguments) }
             }
             "protocol" => match first? {
-                scheme @ ("http" | "https") => Some(Cond::is(json!({ "scheme": scheme }))),
-                "grpc" => Some(Cond::is(json!({ "grpc": {} }))),
+                scheme @ ("http" | "https") => Some(Cond::scheme(scheme)),
+                "grpc" => Some(Cond::grpc()),
                 _ => None,
             },
             "not" if line.block.is_some() => Some(self.each_matcher(line.inner())?.negate()),

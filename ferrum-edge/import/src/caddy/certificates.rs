@@ -1,12 +1,10 @@
 //! Certificates: `tls`, and what Caddy gets by itself.
 
-use serde_json::json;
-
 use super::Caddy;
 use super::json::listens;
 use super::sites::Site;
 use super::tokens::CaddyLine;
-use crate::draft::set;
+use crate::draft::{Acme, CertificateFile, ExternalAccount, draft};
 use crate::ports::Ports;
 use crate::report::At;
 use crate::tree::Node;
@@ -30,16 +28,16 @@ impl Caddy<'_> {
         let first = line.word(1).to_owned();
         let settings = &mut self.from_ca.settings;
         match line.name() {
-            "email" if first.contains('@') => set(settings, "email", first),
+            "email" if first.contains('@') => settings.email(first),
             // Whatever is no directory is refused by `check`: another CA must not take its place.
-            "acme_ca" if first.contains("://") => set(settings, "directory_url", first),
-            "acme_ca" if !first.is_empty() => set(settings, "directory_url", format!("https://{first}")),
-            "acme_ca_root" if !first.is_empty() => set(settings, "root_ca_path", first),
+            "acme_ca" if first.contains("://") => settings.directory_url(first),
+            "acme_ca" if !first.is_empty() => settings.directory_url(format!("https://{first}")),
+            "acme_ca_root" if !first.is_empty() => settings.root_ca_path(first),
             "acme_eab" => {
                 let of = |name: &str| line.inner().iter().find(|it| it.name() == name).map(|it| it.word(1));
                 let account = of("key_id").zip(of("mac_key"));
                 let Some((key, mac)) = account else { return false };
-                set(settings, "external_account", json!({ "key_id": key, "hmac_key": mac }));
+                settings.external_account(draft!(ExternalAccount { key_id: key, hmac_key: mac }));
             }
             "local_certs" => {
                 self.has_own_ca = true;
@@ -62,7 +60,8 @@ impl Caddy<'_> {
     pub(super) fn tls(&mut self, line: &CaddyLine) {
         match line.arguments() {
             [certificate, key] => {
-                self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
+                self.certificates
+                    .push(draft!(CertificateFile { cert_path: certificate, key_path: key }).into());
                 self.out.done(line.at, line.text());
             }
             [word] if word == "internal" => {
@@ -109,7 +108,7 @@ impl Caddy<'_> {
             return;
         }
         if let Some(email) = lines.iter().map(|line| line.word(1)).find(|word| word.contains('@')) {
-            self.from_ca.settings.entry("email").or_insert_with(|| json!(email));
+            self.from_ca.settings.entry("email").or_insert_with(|| email.into());
         }
         let hosts = site.addresses.iter().filter(|it| it.is_tls && !it.host.is_empty()).map(|it| &it.host);
         for host in hosts {
@@ -137,7 +136,8 @@ impl Caddy<'_> {
             document.path(&["apps", "tls", "certificates"]).map_or(&[][..], |it| it.each("load_files"))
         {
             if let (Some(certificate), Some(key)) = (pair.text_of("certificate"), pair.text_of("key")) {
-                self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
+                self.certificates
+                    .push(draft!(CertificateFile { cert_path: certificate, key_path: key }).into());
                 self.has_files = true;
             }
         }
@@ -160,17 +160,16 @@ impl Caddy<'_> {
             };
             let account = issuer.path(&["external_account", "key_id"]).and_then(Node::str);
             let mac = issuer.path(&["external_account", "mac_key"]).and_then(Node::str);
-            let account = account.zip(mac).map(|(key, mac)| json!({ "key_id": key, "hmac_key": mac }));
-            let text = |key: &str| issuer.text_of(key).map(|text| json!(text));
-            let root = issuer.texts("trusted_roots_pem_files").first().map(|path| json!(path));
-            let settings = [
-                ("email", text("email")),
-                ("directory_url", text("ca")),
-                ("external_account", account),
-                ("root_ca_path", root),
-            ];
-            for (key, value) in settings.into_iter().filter_map(|(key, value)| Some((key, value?))) {
-                let known = self.from_ca.settings.entry(key).or_insert_with(|| value.clone());
+            let account =
+                account.zip(mac).map(|(key, mac)| draft!(ExternalAccount { key_id: key, hmac_key: mac }));
+            let settings = draft!(Acme {
+                email: issuer.text_of("email"),
+                directory_url: issuer.text_of("ca"),
+                external_account: account,
+                root_ca_path: issuer.texts("trusted_roots_pem_files").into_iter().next(),
+            });
+            for (key, value) in settings {
+                let known = self.from_ca.settings.entry(&key).or_insert_with(|| value.clone());
                 if *known != value {
                     let what = format!("apps.tls.automation.policies[{number}]: {key}");
                     self.out.lost(policy.at, what, "one CA and account are used for all names", HOW);

@@ -1,12 +1,11 @@
 //! What Caddy's directives and handlers change about a request, for the matchers behind them.
 
-use serde_json::{Value, json};
-
 use super::headers::{header_lines, header_rule};
 use super::sites::Scope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::What;
+use crate::draft::{Replaced, Rewrite, draft};
 use crate::tree::Node;
 
 impl Caddy<'_> {
@@ -47,7 +46,7 @@ pub(super) fn changed_headers(line: &CaddyLine, words: &[&str]) -> Vec<What> {
             let name = name.trim_start_matches(['+', '-', '>', '?']).to_ascii_lowercase();
             What::AnyHeader(if is_wide { "*".to_owned() } else { name })
         };
-        rule.as_ref().and_then(What::of_rule).unwrap_or_else(unknown)
+        rule.and_then(|rule| What::of_rule(&rule.into())).unwrap_or_else(unknown)
     };
     header_lines(line, words).into_iter().map(changed).collect()
 }
@@ -60,9 +59,9 @@ fn put_before(path: &str) -> Option<&str> {
 }
 
 /// The same as settings of `rewrite`: a template would have the path that the client sent.
-pub(super) fn prepended(path: &str) -> Option<Value> {
+pub(super) fn prepended(path: &str) -> Option<Rewrite> {
     let to = format!("{}${{1}}", put_before(path)?.replace('$', "$$"));
-    Some(json!({ "regex": [{ "from": "^(.*)$", "to": to }] }))
+    Some(draft!(Rewrite { regex: [draft!(Replaced { from: "^(.*)$", to })] }))
 }
 
 /// What `rewrite` and `uri` change.

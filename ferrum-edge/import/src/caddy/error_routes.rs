@@ -1,11 +1,9 @@
 //! `handle_errors`: pages for errors, from a text, a folder, a server or another URL.
 
-use serde_json::{Map, Value, json};
-
 use super::sites::Scope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
-use crate::draft::Plug;
+use crate::draft::{ErrorPages, Page, Plug, draft};
 use crate::text;
 
 /// Placeholders for the status of the error.
@@ -36,7 +34,7 @@ impl Caddy<'_> {
             false => "answers of `respond` without a body get this page, too",
         };
         self.out.partial(line.at, line.text(), why, "see the plugin `error_pages`");
-        Some(Plug::new("error_pages", json!({ "of": "gateway", "pages": pages })))
+        Some(Plug::of(draft!(ErrorPages { of: "gateway", pages })))
     }
 }
 
@@ -46,11 +44,11 @@ fn is_status(word: &str) -> bool {
 }
 
 /// The pages that these directives lead to; `None` where one of them can't be said here.
-fn pages(lines: &[CaddyLine], statuses: &str, root: Option<&str>) -> Option<Vec<Value>> {
+fn pages(lines: &[CaddyLine], statuses: &str, root: Option<&str>) -> Option<Vec<Page>> {
     let own_root = lines.iter().find(|it| it.name() == "root").and_then(|it| it.arguments().last().cloned());
     let root = own_root.as_deref().or(root);
     let named: Vec<(&str, String)> = lines.iter().filter_map(statuses_of).collect();
-    let mut made: Vec<Value> = Vec::new();
+    let mut made: Vec<Page> = Vec::new();
     let mut path = None;
     for line in lines {
         let arguments = line.arguments();
@@ -89,26 +87,25 @@ fn page(
     statuses: &str,
     path: Option<&str>,
     root: Option<&str>,
-) -> Option<Value> {
-    let mut page = Map::from_iter([("status".to_owned(), json!(statuses))]);
-    let mut set = |key: &str, value: Value| page.insert(key.to_owned(), value);
+) -> Option<Page> {
+    let mut page = draft!(Page { status: statuses });
     match (line.name(), arguments) {
         ("respond", [body, rest @ ..]) if line.block.is_none() && !body.starts_with('/') => {
             if body.parse::<u16>().is_ok() || STATUS.contains(&body.as_str()) {
                 return None;
             }
-            set("content_type", json!("text/plain; charset=utf-8"));
-            set("body", json!(template(body)?));
+            page.content_type("text/plain; charset=utf-8");
+            page.body(template(body)?);
             match rest {
                 [] => {}
                 [status] if STATUS.contains(&status.as_str()) => {}
-                [status] => drop(set("response_status", json!(status.parse::<u16>().ok()?))),
+                [status] => page.response_status(status.parse::<u16>().ok()?),
                 _ => return None,
             }
         }
         ("redir", [to, rest @ ..]) => {
             let to = template(to)?;
-            set("redirect", json!(to));
+            page.redirect(to);
             let status = match rest {
                 [] => 302,
                 [word] if word == "permanent" => 301,
@@ -116,12 +113,12 @@ fn page(
                 [word] => word.parse::<u16>().ok()?,
                 _ => return None,
             };
-            set("response_status", json!(status));
+            page.response_status(status);
         }
         ("file_server", []) if line.block.is_none() => {
             let root = root.filter(|root| root.starts_with('/') && !root.contains('{'))?;
-            set("root", json!(root));
-            set("path", json!(path?));
+            page.root(root);
+            page.path(path?);
         }
         ("reverse_proxy", [to]) => {
             let is_plain = |it: &CaddyLine| {
@@ -130,12 +127,12 @@ fn page(
             line.inner().iter().all(is_plain).then_some(())?;
             let to = if to.contains("://") { to.clone() } else { format!("http://{to}") };
             text::url(&to).filter(|url| url.path.is_empty() || url.path == "/")?;
-            set("url", json!(to.trim_end_matches('/')));
-            set("path", json!(path?));
+            page.url(to.trim_end_matches('/'));
+            page.path(path?);
         }
         _ => return None,
     }
-    Some(Value::Object(page))
+    Some(page)
 }
 
 /// A text with the placeholders for an error; `None` when one of them has no counterpart.

@@ -1,12 +1,12 @@
 //! Converts `php_fastcgi`: scripts, front controllers, and the files of the site.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::proxy::Proxying;
 use super::sites::Scope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
-use crate::draft::{Plug, To, set};
+use crate::draft::{FastCgi, Plug, StaticFiles, To, draft, set};
 use crate::steps::RouteEnd;
 use crate::text;
 
@@ -51,27 +51,26 @@ impl Caddy<'_> {
             return ending;
         }
         let index = scripts.index.clone();
-        let mut rules =
-            Map::from_iter([("root".to_owned(), json!(root)), ("try_files".to_owned(), json!(tries))]);
+        let mut rules = draft!(FastCgi { root: &root, try_files: tries });
         if let Some(index) = index.as_ref().filter(|it| *it != "index.php") {
-            set(&mut rules, "index", index.clone());
+            rules.index(index);
         }
         if !scripts.endings.is_empty() && scripts.endings != [".php"] {
-            set(&mut rules, "split_path", scripts.endings);
+            rules.split_path(scripts.endings);
         }
         if !scripts.params.is_empty() {
-            set(&mut rules, "params", Value::Object(scripts.params));
+            rules.params(scripts.params);
         }
         ending.settings.shift_remove("preserve_host_header");
-        set(&mut ending.settings, "backend_protocol", "fastcgi");
-        set(&mut ending.settings, "fastcgi", Value::Object(rules));
+        ending.settings.backend_protocol("fastcgi");
+        ending.settings.fastcgi(rules);
         if scope.has_files {
             let why = "a folder without its slash is answered 301, in Caddy 308; other methods than GET and HEAD on files are for PHP";
             self.out.partial(line.at, &what, why, "");
             // PHP handles a folder, whatever else the folder contains.
             let names: Vec<String> = index.into_iter().collect();
-            let config = json!({ "root": root, "index": names, "passthrough": true, "dotfiles": true });
-            ending.plugins.push(Plug::new("static_files", config));
+            let config = draft!(StaticFiles { root, index: names, passthrough: true, dotfiles: true });
+            ending.plugins.push(Plug::of(config));
         }
         ending
     }
@@ -112,11 +111,10 @@ impl Caddy<'_> {
             }
             ("dial_timeout", _) => {
                 let timeout = millis.map(|it| text::duration(it.max(1)));
-                timeout.into_iter().for_each(|it| set(&mut proxy.settings, "backend_connect_timeout", it));
+                proxy.settings.backend_connect_timeout(timeout);
             }
             ("read_timeout" | "write_timeout", _) => {
-                let timeout = millis.map(text::duration);
-                timeout.into_iter().for_each(|it| set(&mut proxy.settings, "backend_idle_timeout", it));
+                proxy.settings.backend_idle_timeout(millis.map(text::duration));
             }
             _ => self.proxy_line(whole, line, proxy),
         }

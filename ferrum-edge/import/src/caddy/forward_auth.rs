@@ -1,14 +1,13 @@
 //! Translates `forward_auth`: the address of the authorization server, the request that Caddy sends to it, and the use of its response.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::sites::Scope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::{RequestChange, What};
 use crate::cond::Cond;
-use crate::draft::Plug;
-use crate::draft::To;
+use crate::draft::{ForwardAuth, HeaderRule, Login, Matcher, Plug, RequestTransformer, To, draft};
 use crate::own_fields::is_framing;
 use crate::steps::{RouteEnd, RouteStep};
 
@@ -21,7 +20,7 @@ struct Question {
     fields: Map<String, Value>,
     /// Caddy asks with the client's Host, unless it is told otherwise.
     keeps_host: bool,
-    login: Option<Value>,
+    login: Option<Login>,
 }
 
 impl Caddy<'_> {
@@ -46,20 +45,21 @@ impl Caddy<'_> {
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         let scheme = if is_tls { "https" } else { "http" };
         let names: Vec<&String> = question.copied.iter().map(|(name, _)| name).collect();
-        let mut config = json!({
-            "url": format!("{scheme}://{host}:{port}{}", question.uri), "convention": "traefik",
-            "response_headers": names, "status_on_error": 502, "preserve_host": question.keeps_host,
+        let mut config = draft!(ForwardAuth {
+            url: format!("{scheme}://{host}:{port}{}", question.uri),
+            convention: "traefik",
+            response_headers: names,
+            status_on_error: 502,
+            preserve_host: question.keeps_host
         });
         // A rewrite without a query keeps that of the request.
         if !question.uri.contains('?') {
-            config["preserve_query"] = json!(true);
+            config.preserve_query(true);
         }
         if !question.fields.is_empty() {
-            config["set_request_headers"] = Value::Object(question.fields);
+            config.set_request_headers(question.fields);
         }
-        if let Some(login) = question.login {
-            config["login"] = login;
-        }
+        config.login(question.login);
         if scope.changes.iter().any(|change| change.what.is_of_path()) {
             let why = "the server is asked about the path that the client sent, not the changed one";
             self.out.partial(line.at, line.text(), why, "");
@@ -79,12 +79,12 @@ impl Caddy<'_> {
             told.map(|name| RequestChange::new(cond.clone(), What::AnyHeader(name.to_ascii_lowercase())));
         scope.changes.extend(told);
         self.out.done(line.at, line.text());
-        steps.push(RouteStep::Pass(cond.clone(), Plug::new("forward_auth", config)));
+        steps.push(RouteStep::Pass(cond.clone(), Plug::of(config)));
         for (from, to) in question.copied.iter().filter(|(from, to)| !from.eq_ignore_ascii_case(to)) {
             let why = format!("what clients send as `{from}` is removed");
             self.out.partial(line.at, format!("{}: copy_headers {from}>{to}", line.text()), why, "");
             for (when, rules) in renaming(from, to) {
-                let plug = Plug::new("request_transformer", json!({ "rules": rules }));
+                let plug = Plug::of(draft!(RequestTransformer { rules }));
                 steps.push(RouteStep::Pass(cond.clone().and(when), plug));
             }
         }
@@ -92,15 +92,12 @@ impl Caddy<'_> {
 }
 
 /// The rules that put a field of the answer under another name; what the client sends there is removed.
-fn renaming(from: &str, to: &str) -> [(Cond, Value); 3] {
-    let there = Cond::is(json!({ "headers": { from.to_ascii_lowercase(): { "present": true } } }));
+fn renaming(from: &str, to: &str) -> [(Cond, Vec<HeaderRule>); 3] {
+    let there = Cond::header(from.to_ascii_lowercase(), Matcher::present(true));
     let value = format!("${{request.header.{}}}", from.to_ascii_lowercase());
-    let remove = |name: &str| json!([{ "operation": "remove", "target": "header", "key": name }]);
-    [
-        (there.clone(), json!([{ "operation": "set", "target": "header", "key": to, "value": value }])),
-        (there.negate(), remove(to)),
-        (Cond::Always, remove(from)),
-    ]
+    let set = draft!(HeaderRule { operation: "set", target: "header", key: to, value });
+    let remove = |name: &str| vec![draft!(HeaderRule { operation: "remove", target: "header", key: name })];
+    [(there.clone(), vec![set]), (there.negate(), remove(to)), (Cond::Always, remove(from))]
 }
 
 /// The lines of a block; `None` when one of them can't be translated.
@@ -151,19 +148,19 @@ fn field(arguments: &[String], made: &mut Question) -> Option<()> {
         [name, value] if name.eq_ignore_ascii_case("host") => match value.as_str() {
             "{host}" | "{http.request.host}" | "{hostport}" | "{http.request.hostport}" => {}
             "{upstream_hostport}" | "{http.reverse_proxy.upstream.hostport}" => made.keeps_host = false,
-            value => drop(made.fields.insert("Host".to_owned(), json!(matchers::template(value)?))),
+            value => drop(made.fields.insert("Host".to_owned(), matchers::template(value)?.into())),
         },
         [name, value] if !name.starts_with(['+', '?', '>', '-', '~']) && !name.contains('*') => {
             // Framing is the question's own.
             if !is_framing(&name.to_ascii_lowercase()) {
                 let template = matchers::template(value).filter(|text| !text.contains("${target."))?;
-                made.fields.insert(name.clone(), json!(template));
+                made.fields.insert(name.clone(), template.into());
             }
         }
         [name] => {
             let name = name.strip_prefix('-').filter(|name| !name.contains('*'))?;
             if !is_framing(&name.to_ascii_lowercase()) {
-                made.fields.insert(name.to_owned(), json!(""));
+                made.fields.insert(name.to_owned(), "".into());
             }
         }
         _ => return None,
@@ -172,7 +169,7 @@ fn field(arguments: &[String], made: &mut Question) -> Option<()> {
 }
 
 /// `handle_response @name { redir [*] URL [STATUS] }` for answers with these statuses.
-fn login(line: &CaddyLine, codes: &[u16]) -> Option<Value> {
+fn login(line: &CaddyLine, codes: &[u16]) -> Option<Login> {
     let [redir] = line.inner() else { return None };
     if redir.name() != "redir" || redir.block.is_some() || !codes.iter().all(|code| (400..500).contains(code))
     {
@@ -188,5 +185,5 @@ fn login(line: &CaddyLine, codes: &[u16]) -> Option<Value> {
     let good = ["http://", "https://", "${request.scheme}://"];
     let is_path = location.starts_with('/') && !location.starts_with("//");
     let is_good = is_path || good.iter().any(|start| location.starts_with(start));
-    is_good.then(|| json!({ "statuses": codes, "location": location, "status_code": status }))
+    is_good.then(|| draft!(Login { statuses: codes.to_vec(), location, status_code: status }))
 }

@@ -1,7 +1,5 @@
 //! The directives of a Caddyfile that do something with a request.
 
-use serde_json::{Map, Value, json};
-
 use super::changes::{changed_by_tries, changed_headers, changed_target, prepended};
 use super::responses::{encode, fixed, header_rules};
 use super::sites::Scope;
@@ -10,7 +8,10 @@ use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::{RequestChange, What};
 use crate::cond::Cond;
-use crate::draft::{Password, Plug, To, basic_auth, only_group, set};
+use crate::draft::{
+    Password, Plug, Redirect, Replaced, RequestSizeLimiting, Rewrite, StaticFiles, To, basic_auth, draft,
+    only_group,
+};
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
@@ -112,7 +113,7 @@ impl Caddy<'_> {
                     return None;
                 };
                 self.out.done(at, what);
-                Some(Plug::new("request_size_limiting", json!({ "max_size": bytes })))
+                Some(Plug::of(draft!(RequestSizeLimiting { max_size: bytes })))
             }
             name => {
                 let is_request = name == "request_header";
@@ -123,7 +124,7 @@ impl Caddy<'_> {
                     self.out.done(at, what);
                 }
                 let plugin = if is_request { "request_transformer" } else { "response_transformer" };
-                (!rules.is_empty()).then(|| Plug::new(plugin, json!({ "rules": rules })))
+                (!rules.is_empty()).then(|| Plug::of_rules(plugin, rules))
             }
         }
     }
@@ -143,10 +144,8 @@ impl Caddy<'_> {
         match (status.filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308)), to.filter(good)) {
             (Some(status), Some(to)) => {
                 self.out.done(line.at, line.text());
-                RouteEnd::new(
-                    line.at,
-                    To::Redirect(json!({ "status_code": status, "location": to, "query": "drop" })),
-                )
+                let redirect = draft!(Redirect { status_code: status, location: to, query: "drop" });
+                RouteEnd::new(line.at, To::Redirect(redirect.into()))
             }
             _ => {
                 self.out.closed(
@@ -218,9 +217,9 @@ impl Caddy<'_> {
                 let whole = prepended(whole).or_else(|| {
                     let path = matchers::template(whole)?;
                     let path = if path.starts_with("${request.path}") { format!("/{path}") } else { path };
-                    path.starts_with('/').then(|| json!({ "path": path }))
+                    path.starts_with('/').then(|| draft!(Rewrite { path }))
                 });
-                whole.map(|config| Plug::new("rewrite", config))
+                whole.map(Plug::of)
             }
             ("uri", ["strip_prefix", prefix]) if !prefix.contains('{') => {
                 if prefix.ends_with('/') {
@@ -240,14 +239,14 @@ impl Caddy<'_> {
             }
             ("uri", ["strip_suffix", suffix]) if !suffix.contains('{') => {
                 let from = format!("(?i)^(.*?){}$", text::literal(suffix));
-                Some(Plug::new("rewrite", json!({ "regex": [{ "from": from, "to": "${1}" }] })))
+                Some(Plug::of(draft!(Rewrite { regex: [draft!(Replaced { from, to: "${1}" })] })))
             }
             ("uri", ["replace", find, replace]) if !find.contains('{') && !replace.contains('{') => {
-                let rule = json!({ "from": text::literal(find), "to": replace.replace('$', "$$") });
-                Some(Plug::new("rewrite", json!({ "regex": [rule] })))
+                let rule = draft!(Replaced { from: text::literal(find), to: replace.replace('$', "$$") });
+                Some(Plug::of(draft!(Rewrite { regex: [rule] })))
             }
             ("uri", ["path_regexp", regex, replace]) if text::is_regex(regex) => {
-                Some(Plug::new("rewrite", json!({ "regex": [{ "from": regex, "to": replace }] })))
+                Some(Plug::of(draft!(Rewrite { regex: [draft!(Replaced { from: regex, to: replace })] })))
             }
             _ => None,
         };
@@ -358,14 +357,13 @@ impl Caddy<'_> {
             self.out.closed(line.at, line.text(), why, "use the plugin `static_files`");
             return RouteEnd::new(line.at, To::Closed);
         }
-        let mut config =
-            Map::from_iter([("root".to_owned(), json!(root)), ("dotfiles".to_owned(), json!(true))]);
+        let mut config = draft!(StaticFiles { root, dotfiles: true });
         if words.contains(&"browse") || inner("browse").is_some() {
-            set(&mut config, "listing", true);
+            config.listing(true);
         }
         match inner("index") {
-            Some(index) => set(&mut config, "index", json!(index.arguments())),
-            None => set(&mut config, "index", json!(["index.html", "index.txt"])),
+            Some(index) => config.index(index.arguments()),
+            None => config.index(["index.html", "index.txt"]),
         }
         if let Some(tries) = &scope.tries {
             let plain: Vec<String> = tries
@@ -390,14 +388,14 @@ impl Caddy<'_> {
             if plain.is_empty() {
                 plain.push("{path}".to_owned());
             }
-            set(&mut config, "try_files", plain);
+            config.try_files(plain);
         }
         self.out.done(line.at, line.text());
-        let mut ending = RouteEnd::new(line.at, To::Files(Value::Object(config)));
+        let mut ending = RouteEnd::new(line.at, To::Files(config.into()));
         if !scope.stripped.is_empty() {
             // Files are looked for by what a prefix leaves.
             self.out.partial(line.at, line.text(), "the prefix has to be written in this case", "");
-            ending.settings.insert("__strip".to_owned(), json!(scope.stripped));
+            ending.settings.insert("__strip".to_owned(), scope.stripped.as_str().into());
         }
         ending
     }

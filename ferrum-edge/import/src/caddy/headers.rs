@@ -1,9 +1,8 @@
 //! Changes of headers, as Caddy writes them.
 
-use serde_json::{Value, json};
-
 use super::matchers;
 use super::tokens::CaddyLine;
+use crate::draft::{HeaderRule, Replacement, draft};
 use crate::text;
 use crate::tree::Node;
 
@@ -18,21 +17,21 @@ pub(super) fn header_lines<'l>(line: &'l CaddyLine, words: &[&'l str]) -> Vec<Ve
 }
 
 /// One change of a header. `Some(None)` where nothing is to be done.
-pub(super) fn header_rule(words: &[&str], is_request: bool) -> Option<Option<Value>> {
+pub(super) fn header_rule(words: &[&str], is_request: bool) -> Option<Option<HeaderRule>> {
     let (name, rest) = words.split_first()?;
     if *name == "defer" {
         return Some(None);
     }
     if let Some(name) = name.strip_prefix('-') {
         return (!name.contains('*'))
-            .then(|| Some(json!({ "operation": "remove", "target": "header", "key": name })));
+            .then(|| Some(draft!(HeaderRule { operation: "remove", target: "header", key: name })));
     }
     if let [find, with] = rest {
         // Caddy reads no sign before the name of a field in which it replaces.
         let is_plain =
             !(name.starts_with(['+', '?', '>']) || is_request && name.eq_ignore_ascii_case("host"));
         let one = replacement(find, with).filter(|_| is_plain)?;
-        return Some(Some(replace_rule(name, &[one])));
+        return Some(Some(replace_rule(name, one)));
     }
     let [value] = rest else { return None };
     let value = matchers::template(value)?;
@@ -45,22 +44,22 @@ pub(super) fn header_rule(words: &[&str], is_request: bool) -> Option<Option<Val
     if is_request && name.eq_ignore_ascii_case("host") {
         return None;
     }
-    Some(Some(json!({ "operation": operation, "target": "header", "key": name, "value": value })))
+    Some(Some(draft!(HeaderRule { operation, target: "header", key: name, value })))
 }
 
 /// Changes of headers as rules; says how many have no counterpart.
-pub(super) fn header_changes(node: &Node) -> (Vec<Value>, usize) {
+pub(super) fn header_changes(node: &Node) -> (Vec<HeaderRule>, usize) {
     let (mut rules, mut bad) = (Vec::new(), 0);
     for name in node.texts("delete") {
-        rules.push(json!({ "operation": "remove", "target": "header", "key": name }));
+        rules.push(draft!(HeaderRule { operation: "remove", target: "header", key: name }));
     }
     for (theirs, operation) in [("set", "set"), ("add", "append")] {
         for (name, values) in node.get(theirs).map_or(&[][..], Node::entries) {
             for value in values.items().iter().filter_map(Node::str) {
                 match matchers::template(value) {
-                    Some(value) => rules.push(
-                        json!({ "operation": operation, "target": "header", "key": name, "value": value }),
-                    ),
+                    Some(value) => {
+                        rules.push(draft!(HeaderRule { operation, target: "header", key: name, value }))
+                    }
                     None => bad += 1,
                 }
             }
@@ -77,7 +76,7 @@ pub(super) fn header_changes(node: &Node) -> (Vec<Value>, usize) {
                 (None, None) => None,
             };
             match made.filter(|_| name != "*") {
-                Some(made) => rules.push(replace_rule(name, &[made])),
+                Some(made) => rules.push(replace_rule(name, made)),
                 None => bad += 1,
             }
         }
@@ -85,13 +84,13 @@ pub(super) fn header_changes(node: &Node) -> (Vec<Value>, usize) {
     (rules, bad)
 }
 
-/// A rule that replaces parts of a field.
-fn replace_rule(name: &str, replacements: &[Value]) -> Value {
-    json!({ "operation": "replace", "target": "header", "key": name, "replacements": replacements })
+/// A rule that replaces a part of a field.
+fn replace_rule(name: &str, one: Replacement) -> HeaderRule {
+    draft!(HeaderRule { operation: "replace", target: "header", key: name, replacements: [one] })
 }
 
 /// A regex and what takes the place of its matches, in the notation of Go: `$1`, `${name}`, and `$$` for the sign itself.
-fn replacement(find: &str, with: &str) -> Option<Value> {
+fn replacement(find: &str, with: &str) -> Option<Replacement> {
     if matchers::has_placeholders(find) || find.is_empty() {
         return None;
     }
@@ -125,5 +124,5 @@ fn replacement(find: &str, with: &str) -> Option<Value> {
         rest = tail;
     }
     made.push_str(&matchers::template(rest)?);
-    Some(json!({ "pattern": find, "with": made }))
+    Some(draft!(Replacement { pattern: find, with: made }))
 }

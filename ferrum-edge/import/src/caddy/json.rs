@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::changes::{changed_by_headers, changed_by_rewrite, prepended};
 use super::headers::header_changes;
@@ -13,7 +13,10 @@ use super::strips::StripScope;
 use super::{Caddy, matchers, sets};
 use crate::changed::{RequestChange, seen};
 use crate::cond::Cond;
-use crate::draft::{Password, Plug, Route, To, basic_auth, only_group, set};
+use crate::draft::{
+    Compression, Match, Password, Plug, Redirect, RequestSizeLimiting, Rewrite, Route, StaticFiles, To,
+    basic_auth, draft, only_group,
+};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
 use crate::steps::{Item, RouteEnd, RouteStep, ends, place, walk};
@@ -40,7 +43,7 @@ impl Caddy<'_> {
             self.server(called, server, &ports);
         }
         for (called, names) in redirected {
-            self.out.route(Route::to_https(&called, json!(names)));
+            self.out.route(Route::to_https(&called, names));
         }
         Ok(())
     }
@@ -51,7 +54,11 @@ impl Caddy<'_> {
             .into_iter()
             .map(|(is_tls, number)| ports.facet(&Port::new(is_tls, number, "")))
             .collect();
-        let facets = if mine.len() == ports.count() && !mine.is_empty() { vec![json!({})] } else { mine };
+        let facets = if mine.len() == ports.count() && !mine.is_empty() {
+            vec![Match::default().into()]
+        } else {
+            mine
+        };
         for policy in server.each("tls_connection_policies") {
             if let Some(asked) = policy.get("client_authentication") {
                 self.asks_certificates = true;
@@ -186,10 +193,8 @@ impl Caddy<'_> {
             "authentication" => self.authentication(handler, &what, steps),
             "request_body" => match handler.get("max_size").and_then(Node::uint).filter(|it| *it > 0) {
                 Some(bytes) => {
-                    steps.push(RouteStep::Pass(
-                        Cond::Always,
-                        Plug::new("request_size_limiting", json!({ "max_size": bytes })),
-                    ));
+                    let limit = Plug::of(draft!(RequestSizeLimiting { max_size: bytes }));
+                    steps.push(RouteStep::Pass(Cond::Always, limit));
                     self.out.done(handler.at, what);
                 }
                 None => self.out.lost(handler.at, what, "no size that is understood", ""),
@@ -239,7 +244,7 @@ impl Caddy<'_> {
             }
             (None, Some(config)) => {
                 self.out.done(handler.at, what);
-                steps.push(RouteStep::Pass(Cond::Always, Plug::new("rewrite", config)));
+                steps.push(RouteStep::Pass(Cond::Always, Plug::of(config)));
             }
             (None, None) => self.closed(handler, what, "this rewrite can't be translated", steps),
         }
@@ -252,7 +257,7 @@ impl Caddy<'_> {
             let encodings = handler.get("encodings").map_or(&[][..], Node::entries);
             let names: Vec<&str> = encodings.iter().map(|(name, _)| name.as_str()).collect();
             if !names.is_empty() {
-                pass(Plug::new("compression", json!({ "algorithms": names, "min_content_length": 512 })));
+                pass(Plug::of(draft!(Compression { algorithms: names, min_content_length: 512 })));
             }
             return self.out.done(handler.at, what);
         }
@@ -263,7 +268,7 @@ impl Caddy<'_> {
                 self.out.lost(handler.at, format_args!("{what}: {side}"), why, "");
             }
             if !rules.is_empty() {
-                pass(Plug::new(plugin, json!({ "rules": rules })));
+                pass(Plug::of_rules(plugin, rules));
             }
         }
         self.out.done(handler.at, what);
@@ -274,7 +279,8 @@ impl Caddy<'_> {
         match root.filter(|_| handler.get("hide").is_none() && handler.get("pass_thru").is_none()) {
             Some(root) => {
                 self.out.done(handler.at, what);
-                To::Files(json!({ "root": root, "dotfiles": true, "index": ["index.html", "index.txt"] }))
+                let index = ["index.html", "index.txt"];
+                To::Files(draft!(StaticFiles { root, dotfiles: true, index }).into())
             }
             None => {
                 let why = "its root is not known here, or it hides files; it answers 503";
@@ -302,10 +308,8 @@ impl Caddy<'_> {
             return match to.filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308)) {
                 Some(to) => {
                     self.out.done(handler.at, what);
-                    RouteEnd::new(
-                        handler.at,
-                        To::Redirect(json!({ "status_code": status, "location": to, "query": "drop" })),
-                    )
+                    let redirect = draft!(Redirect { status_code: status, location: to, query: "drop" });
+                    RouteEnd::new(handler.at, To::Redirect(redirect.into()))
                 }
                 None => {
                     self.out.closed(
@@ -378,20 +382,16 @@ impl Caddy<'_> {
             {
                 proxy.is_tls = true;
                 if tls.get("insecure_skip_verify").and_then(Node::bool) == Some(true) {
-                    set(&mut proxy.settings, "backend_tls_verify_server_cert", false);
+                    proxy.settings.backend_tls_verify_server_cert(false);
                 }
                 if let Some(name) = tls.text_of("server_name") {
-                    set(&mut proxy.settings, "backend_tls_server_name", name);
+                    proxy.settings.backend_tls_server_name(name);
                 }
             }
             proxy.is_h2 = transport.texts("versions").iter().any(|it| it == "h2c");
         }
         if let Some(active) = handler.path(&["health_checks", "active"]) {
-            set(
-                &mut proxy.active,
-                "http_path",
-                active.text_of("uri").or_else(|| active.text_of("path")).unwrap_or("/"),
-            );
+            proxy.active.http_path(active.text_of("uri").or_else(|| active.text_of("path")).unwrap_or("/"));
         }
         if let Some(headers) = handler.path(&["headers", "request"]) {
             if let Some(host) =
@@ -431,24 +431,24 @@ impl Caddy<'_> {
     }
 }
 
-fn rewritten(handler: &Node) -> Option<Value> {
-    let mut made = Map::new();
+fn rewritten(handler: &Node) -> Option<Rewrite> {
+    let mut made = Rewrite::default();
     for (key, value) in handler.entries() {
         match key.as_str() {
             "handler" => {}
             "uri" => {
                 let path = value.str()?.trim_end_matches("?{http.request.uri.query}");
-                if let Some(Value::Object(config)) = prepended(path) {
+                if let Some(config) = prepended(path) {
                     made.extend(config);
                     continue;
                 }
                 let path = matchers::template(path)?;
-                set(&mut made, "path", path.starts_with('/').then_some(path)?);
+                made.path(path.starts_with('/').then_some(path)?);
             }
             _ => return None,
         }
     }
-    (made.len() == 1).then_some(Value::Object(made))
+    (made.len() == 1).then_some(made)
 }
 
 /// The ports that a server listens on, and whether by TLS.

@@ -1,7 +1,5 @@
 //! Caddy's matchers and placeholders as conditions and templates.
 
-use serde_json::{Value, json};
-
 use crate::cond::Cond;
 use crate::draft::Matcher;
 use crate::text;
@@ -26,39 +24,39 @@ pub(super) fn path(pattern: &str) -> Option<Cond> {
         }
         regex.push_str(piece);
     }
-    text::is_regex(&regex).then(|| Cond::path("regex", &regex))
+    text::is_regex(&regex).then(|| Cond::path_is(Matcher::regex(regex)))
 }
 
 /// A regex on the path.
 pub(super) fn path_regex(regex: &str) -> Option<Cond> {
     let whole = text::anywhere(regex);
-    text::is_regex(&whole).then(|| Cond::path("regex", &whole))
+    text::is_regex(&whole).then(|| Cond::path_is(Matcher::regex(whole)))
 }
 
 /// Host names, with `*` for one label in front.
 pub(super) fn hosts(names: &[String]) -> Option<Cond> {
     let good = names.iter().all(|name| !name.contains('{') && !name.trim_start_matches("*.").contains('*'));
     let names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
-    good.then(|| Cond::is(json!({ "hosts": names })))
+    good.then(|| Cond::hosts(names))
 }
 
 /// A header with patterns of values, of which one has to fit. None: it is there.
 pub(super) fn header(name: &str, values: &[String]) -> Option<Cond> {
     let (name, negated) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
-    let field = |how: Value| field(name, how);
+    let field = |how: Matcher| field(name, how);
     if values.is_empty() {
-        return Some(field(json!({ "present": !negated })));
+        return Some(field(Matcher::present(!negated)));
     }
     if values.iter().any(|value| value.contains('{')) {
         return None;
     }
     // Each of several fields of one name counts by itself.
     let regex = |before: &str, value: &str, after: &str| {
-        field(json!({ "regex": format!("{before}{}{after}", text::literal(value)) }))
+        field(Matcher::regex(format!("{before}{}{after}", text::literal(value))))
     };
     let one = |value: &String| match (value.strip_prefix('*'), value.strip_suffix('*')) {
-        _ if value == "*" => field(json!({ "present": true })),
-        (Some(rest), Some(_)) => field(json!({ "contains": rest.trim_end_matches('*') })),
+        _ if value == "*" => field(Matcher::present(true)),
+        (Some(rest), Some(_)) => field(Matcher::contains(rest.trim_end_matches('*'))),
         (Some(rest), None) => regex(".*", rest, OTHERS_BEHIND),
         (None, Some(rest)) => regex(OTHERS_BEFORE, rest, ".*"),
         (None, None) => regex(OTHERS_BEFORE, value, OTHERS_BEHIND),
@@ -72,28 +70,33 @@ const OTHERS_BEHIND: &str = "(?:, .*)?";
 
 /// A header of which one field's value fits a regex.
 pub(super) fn header_regex(name: &str, regex: &str) -> Option<Cond> {
-    let how = Value::from(Matcher::one_field(regex)?);
+    let how = Matcher::one_field(regex)?;
     Some(field(name, how))
 }
 
 /// What is asked of a header; `Host` is the authority, with its port.
-fn field(name: &str, how: Value) -> Cond {
+fn field(name: &str, how: Matcher) -> Cond {
     match name.to_ascii_lowercase().as_str() {
-        "host" => Cond::is(json!({ "authority": how })),
-        name => Cond::is(json!({ "headers": { name: how } })),
+        "host" => Cond::authority(how),
+        name => Cond::header(name, how),
     }
 }
 
 /// Query parameters `name=value`, of which one has to fit.
 pub(super) fn query(pairs: &[(String, String)]) -> Cond {
     Cond::any(pairs.iter().map(|(name, value)| match value.as_str() {
-        "*" => Cond::is(json!({ "query": { name: { "present": true } } })),
-        value => Cond::is(json!({ "query": { name: { "exact": value } } })),
+        "*" => Cond::query(name, Matcher::present(true)),
+        value => Cond::query(name, Matcher::exact(value)),
     }))
 }
 
-/// Clients' networks.
+/// Clients in these networks.
 pub(super) fn clients(ranges: &[String]) -> Option<Cond> {
+    networks(ranges).map(Cond::clients)
+}
+
+/// Networks, as the gateway writes them; `None` where there is none, or one is not understood.
+pub(super) fn networks(ranges: &[String]) -> Option<Vec<String>> {
     let mut networks = Vec::new();
     for range in ranges {
         match range.as_str() {
@@ -106,7 +109,7 @@ pub(super) fn clients(ranges: &[String]) -> Option<Cond> {
             _ => return None,
         }
     }
-    (!networks.is_empty()).then(|| Cond::is(json!({ "clients": networks })))
+    (!networks.is_empty()).then_some(networks)
 }
 
 /// A text with Caddy's placeholders as one with ours; `None` when one of them has no counterpart.

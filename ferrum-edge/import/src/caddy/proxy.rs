@@ -1,11 +1,12 @@
 //! `reverse_proxy`: targets, balancing, health checks, TLS and headers, from a Caddyfile and from JSON.
 
-use serde_json::{Map, Value, json};
-
 use super::headers::header_rule;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
-use crate::draft::{Plug, To, is_service, set, target};
+use crate::draft::{
+    ActiveCheck, Cookie, HeaderRule, HealthChecks, PassiveCheck, Plug, Proxy, RequestTransformer,
+    ResponseTransformer, Retry, Rewrite, Sticky, Target, To, Upstream, draft, is_service,
+};
 use crate::report::At;
 use crate::steps::RouteEnd;
 use crate::text;
@@ -15,11 +16,11 @@ use crate::text;
 pub(super) struct Proxying {
     pub(super) to: Vec<String>,
     pub(super) policy: Vec<String>,
-    pub(super) settings: Map<String, Value>,
-    pub(super) active: Map<String, Value>,
-    pub(super) passive: Map<String, Value>,
-    pub(super) request: Vec<Value>,
-    pub(super) response: Vec<Value>,
+    pub(super) settings: Proxy,
+    pub(super) active: ActiveCheck,
+    pub(super) passive: PassiveCheck,
+    pub(super) request: Vec<HeaderRule>,
+    pub(super) response: Vec<HeaderRule>,
     pub(super) host: Option<String>,
     pub(super) is_tls: bool,
     pub(super) is_h2: bool,
@@ -72,7 +73,7 @@ impl Caddy<'_> {
             }
             "lb_retries" => {
                 let most = first.and_then(|it| it.parse::<u32>().ok());
-                maybe(&mut proxy.settings, "retry", most.map(|it| json!({ "max_retries": it.min(100) })));
+                proxy.settings.retry(most.map(|it| draft!(Retry { max_retries: it.min(100) })));
             }
             "lb_try_duration" | "lb_try_interval" => {
                 let why = "another target is tried at once, each one time";
@@ -189,7 +190,11 @@ impl Caddy<'_> {
             Some(None) => {}
             None if is_up && words.len() == 2 => {
                 // What a client sends under this name does not pass for what Caddy would have said.
-                proxy.request.push(json!({ "operation": "remove", "target": "header", "key": words[0] }));
+                proxy.request.push(draft!(HeaderRule {
+                    operation: "remove",
+                    target: "header",
+                    key: words[0]
+                }));
                 let why = "a placeholder in it has no counterpart; the field is removed";
                 self.out.lost(line.at, what, why, "");
             }
@@ -202,24 +207,20 @@ impl Caddy<'_> {
         let first = line.arguments().first().map(String::as_str);
         let millis = first.and_then(|time| text::millis(time, 1_000));
         match line.name() {
-            "health_uri" | "health_path" => set(&mut proxy.active, "http_path", first.unwrap_or("/")),
-            "health_interval" => maybe(&mut proxy.active, "interval", millis.map(text::seconds)),
-            "health_timeout" => {
-                maybe(&mut proxy.active, "timeout", millis.map(|it| text::duration(it.max(1))))
-            }
+            "health_uri" | "health_path" => proxy.active.http_path(first.unwrap_or("/")),
+            "health_interval" => proxy.active.interval(millis.map(text::seconds)),
+            "health_timeout" => proxy.active.timeout(millis.map(|it| text::duration(it.max(1)))),
             "health_status" => match first.and_then(|status| status.parse::<u16>().ok()) {
-                Some(status) if status >= 100 => {
-                    set(&mut proxy.active, "healthy_status_codes", json!([status]))
-                }
+                Some(status) if status >= 100 => proxy.active.healthy_status_codes([status]),
                 _ => self.out.lost(line.at, what, "only one status is known here", ""),
             },
             "fail_duration" => {
-                maybe(&mut proxy.passive, "unhealthy_window", millis.map(text::seconds));
-                maybe(&mut proxy.passive, "healthy_after", millis.map(text::seconds));
+                proxy.passive.unhealthy_window(millis.map(text::seconds));
+                proxy.passive.healthy_after(millis.map(text::seconds));
             }
             _ => {
                 let most = first.and_then(|it| it.parse::<u32>().ok());
-                maybe(&mut proxy.passive, "unhealthy_threshold", most);
+                proxy.passive.unhealthy_threshold(most);
             }
         }
     }
@@ -242,30 +243,24 @@ impl Caddy<'_> {
                 "tls" => proxy.is_tls = true,
                 "tls_insecure_skip_verify" => {
                     proxy.is_tls = true;
-                    set(&mut proxy.settings, "backend_tls_verify_server_cert", false);
+                    proxy.settings.backend_tls_verify_server_cert(false);
                 }
-                "tls_server_name" => {
-                    set(&mut proxy.settings, "backend_tls_server_name", first.unwrap_or_default())
-                }
-                "tls_trusted_ca_certs" => {
-                    set(&mut proxy.settings, "backend_tls_ca_path", first.unwrap_or_default())
-                }
+                "tls_server_name" => proxy.settings.backend_tls_server_name(first.unwrap_or_default()),
+                "tls_trusted_ca_certs" => proxy.settings.backend_tls_ca_path(first.unwrap_or_default()),
                 "tls_client_auth" => {
                     if let [certificate, key] = inner.arguments() {
-                        set(&mut proxy.settings, "backend_tls_client_cert_path", certificate.clone());
-                        set(&mut proxy.settings, "backend_tls_client_key_path", key.clone());
+                        proxy.settings.backend_tls_client_cert_path(certificate.clone());
+                        proxy.settings.backend_tls_client_key_path(key.clone());
                     }
                 }
-                "dial_timeout" => maybe(
-                    &mut proxy.settings,
-                    "backend_connect_timeout",
-                    millis.map(|it| text::duration(it.max(1))),
-                ),
+                "dial_timeout" => {
+                    proxy.settings.backend_connect_timeout(millis.map(|it| text::duration(it.max(1))))
+                }
                 "response_header_timeout" => {
-                    maybe(&mut proxy.settings, "backend_first_byte_timeout", millis.map(text::duration))
+                    proxy.settings.backend_first_byte_timeout(millis.map(text::duration))
                 }
                 "read_timeout" | "write_timeout" => {
-                    maybe(&mut proxy.settings, "backend_idle_timeout", millis.map(text::duration))
+                    proxy.settings.backend_idle_timeout(millis.map(text::duration))
                 }
                 "versions" if inner.arguments().iter().any(|it| it == "h2c") => proxy.is_h2 = true,
                 "versions"
@@ -305,27 +300,27 @@ impl Caddy<'_> {
         };
         let is_tls = proxy.is_tls || targets.iter().any(|it| it.2);
         let is_h2 = proxy.is_h2 || targets.iter().any(|it| it.3);
-        let mut settings = Map::from_iter([
-            ("strip_listen_path".to_owned(), json!(false)),
-            ("backend_connect_timeout".to_owned(), json!("3s")),
-            ("backend_first_byte_timeout".to_owned(), json!(0)),
-        ]);
+        let mut settings = draft!(Proxy {
+            strip_listen_path: false,
+            backend_connect_timeout: "3s",
+            backend_first_byte_timeout: 0,
+        });
         let mut plugins = Vec::new();
         match proxy.host.as_deref() {
-            None => set(&mut settings, "preserve_host_header", true),
+            None => settings.preserve_host_header(true),
             Some("") => {}
-            Some(host) => plugins.push(Plug::new("rewrite", json!({ "host": host }))),
+            Some(host) => plugins.push(Plug::of(draft!(Rewrite { host }))),
         }
         if is_h2 {
-            set(&mut settings, "backend_http_version", "2");
+            settings.backend_http_version("2");
         }
         settings.extend(proxy.settings);
         if !proxy.request.is_empty() {
-            plugins.push(Plug::new("request_transformer", json!({ "rules": proxy.request })));
+            plugins.push(Plug::of(draft!(RequestTransformer { rules: proxy.request })));
         }
         if !proxy.response.is_empty() {
-            let config = json!({ "of": "target", "rules": proxy.response });
-            plugins.push(Plug::new("response_transformer", config));
+            let config = draft!(ResponseTransformer { of: "target", rules: proxy.response });
+            plugins.push(Plug::of(config));
         }
         let is_single = targets.len() == 1
             && proxy.active.is_empty()
@@ -336,29 +331,32 @@ impl Caddy<'_> {
         let to = match targets.first() {
             Some((host, port, ..)) if is_single => To::Host { host: host.clone(), port: *port, is_tls },
             _ => {
-                let list: Vec<Value> = targets.iter().map(|(host, port, ..)| target(host, *port)).collect();
+                let mut list: Vec<Target> =
+                    targets.iter().map(|(host, port, ..)| Target::new(host, *port)).collect();
                 let name = targets
                     .first()
                     .map_or("targets", |(host, ..)| host.trim_start_matches("srv:"))
                     .to_owned();
                 let id = self.out.id("upstream", &name);
-                let mut made =
-                    Map::from_iter([("id".to_owned(), json!(id)), ("targets".to_owned(), json!(list))]);
-                self.balancing(at, what, &proxy.policy, &mut made);
-                let mut checks = Map::new();
+                let choice = self.balancing(at, what, &proxy.policy, &mut list);
+                let mut made = draft!(Upstream { id: &id, targets: list });
+                made.extend(choice);
+                let mut checks = HealthChecks::default();
                 if !proxy.active.is_empty() {
-                    set(&mut checks, "active", Value::Object(proxy.active));
+                    checks.active(proxy.active);
                 }
                 if !proxy.passive.is_empty() {
                     let mut passive = proxy.passive;
-                    set(&mut passive, "unhealthy_status_codes", json!([]));
-                    passive.entry("unhealthy_threshold").or_insert(json!(1));
-                    set(&mut checks, "passive", Value::Object(passive));
+                    passive.unhealthy_status_codes(Vec::<u16>::new());
+                    if !passive.contains_key("unhealthy_threshold") {
+                        passive.unhealthy_threshold(1);
+                    }
+                    checks.passive(passive);
                 }
                 if !checks.is_empty() {
-                    set(&mut made, "health_checks", Value::Object(checks));
+                    made.health_checks(checks);
                 }
-                self.out.upstreams.push(Value::Object(made));
+                self.out.upstreams.push(made.into());
                 To::Upstream { id, is_tls }
             }
         };
@@ -366,17 +364,17 @@ impl Caddy<'_> {
         RouteEnd { to, settings, plugins }
     }
 
-    fn balancing(&mut self, at: At, what: &str, policy: &[String], made: &mut Map<String, Value>) {
+    /// How one of the targets is chosen, whose weights or priorities this sets.
+    fn balancing(&mut self, at: At, what: &str, policy: &[String], targets: &mut [Target]) -> Upstream {
+        let mut made = Upstream::default();
         let (name, argument) = (policy.first().map(String::as_str), policy.get(1).map(String::as_str));
         let algorithm = match name {
             None | Some("random") => "random",
             Some("round_robin") => "round_robin",
             Some("weighted_round_robin") => {
-                if let Some(Value::Array(targets)) = made.get_mut("targets") {
-                    for (target, weight) in targets.iter_mut().zip(policy.iter().skip(1)) {
-                        if let Ok(weight) = weight.parse::<u16>() {
-                            target["weight"] = json!(weight.max(1));
-                        }
+                for (target, weight) in targets.iter_mut().zip(policy.iter().skip(1)) {
+                    if let Ok(weight) = weight.parse::<u16>() {
+                        target.weight(weight.max(1));
                     }
                 }
                 "weighted_round_robin"
@@ -385,22 +383,19 @@ impl Caddy<'_> {
             Some("random_choose") => "power_of_two",
             Some("ip_hash" | "client_ip_hash") => "consistent_hashing",
             Some("header") if argument.is_some() => {
-                set(made, "hash_on", format!("header:{}", argument.unwrap_or_default().to_ascii_lowercase()));
+                made.hash_on(format!("header:{}", argument.unwrap_or_default().to_ascii_lowercase()));
                 "consistent_hashing"
             }
             Some("cookie") => {
-                set(
-                    made,
-                    "sticky",
-                    json!({ "cookie": argument.unwrap_or("lb"), "cookie_config": { "ttl": 0 } }),
-                );
+                made.sticky(draft!(Sticky {
+                    cookie: argument.unwrap_or("lb"),
+                    cookie_config: draft!(Cookie { ttl: 0 })
+                }));
                 "random"
             }
             Some("first") => {
-                if let Some(Value::Array(targets)) = made.get_mut("targets") {
-                    for (n, target) in targets.iter_mut().enumerate() {
-                        target["priority"] = json!(n.min(15));
-                    }
+                for (n, target) in targets.iter_mut().enumerate() {
+                    target.priority(n.min(15));
                 }
                 "round_robin"
             }
@@ -414,14 +409,8 @@ impl Caddy<'_> {
                 "round_robin"
             }
         };
-        set(made, "algorithm", algorithm);
-    }
-}
-
-/// Adds a field where there is a value.
-fn maybe(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
-    if let Some(value) = value {
-        set(object, key, value);
+        made.algorithm(algorithm);
+        made
     }
 }
 

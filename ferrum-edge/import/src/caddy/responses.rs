@@ -1,10 +1,10 @@
 //! What Caddy's directives do with headers and responses on their way.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::headers::{header_lines, header_rule};
 use super::tokens::CaddyLine;
-use crate::draft::{Plug, To};
+use crate::draft::{Compression, HeaderRule, Plug, To, draft};
 use crate::report::At;
 use crate::steps::RouteEnd;
 
@@ -20,11 +20,11 @@ pub(super) fn encode(words: &[&str]) -> Plug {
         })
         .collect();
     let known = if known.is_empty() { vec!["zstd", "gzip"] } else { known };
-    Plug::new("compression", json!({ "algorithms": known, "min_content_length": 512 }))
+    Plug::of(draft!(Compression { algorithms: known, min_content_length: 512 }))
 }
 
 /// `header [+-?]NAME [VALUE]`, in one line or a block, as rules; says how many have no counterpart.
-pub(super) fn header_rules(line: &CaddyLine, words: &[&str], is_request: bool) -> (Vec<Value>, usize) {
+pub(super) fn header_rules(line: &CaddyLine, words: &[&str], is_request: bool) -> (Vec<HeaderRule>, usize) {
     let all = header_lines(line, words);
     let (mut rules, mut bad) = (Vec::new(), 0);
     for words in all {

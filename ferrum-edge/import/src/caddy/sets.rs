@@ -1,7 +1,5 @@
 //! Matcher sets of Caddy's JSON as conditions.
 
-use serde_json::json;
-
 use super::matchers;
 use crate::cond::Cond;
 use crate::tree::{Node, NodeValue};
@@ -44,7 +42,7 @@ pub(super) fn matcher_set(set: &Node) -> Option<Cond> {
             "remote_ip" if value.get("forwarded").and_then(Node::bool) == Some(true) => return None,
             "remote_ip" | "client_ip" => matchers::clients(&value.texts("ranges"))?,
             "protocol" => match value.str()? {
-                scheme @ ("http" | "https") => Cond::is(json!({ "scheme": scheme })),
+                scheme @ ("http" | "https") => Cond::scheme(scheme),
                 _ => return None,
             },
             "not" => Cond::any(value.items().iter().map(matcher_set).collect::<Option<Vec<_>>>()?).negate(),

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use serde_json::json;
-
 use super::order::{Neighbour, Neighbours, Rank, is_block, is_harmless, sort};
 use super::strips::StripScope;
 use super::tokens::CaddyLine;
@@ -172,10 +170,10 @@ impl Caddy<'_> {
                 }
                 let mut facet = ports.facet(port);
                 if of.len() == hosts.len() {
-                    facet["hosts"] = json!(hosts);
+                    facet["hosts"] = hosts.into();
                 }
                 if port.is_tls {
-                    facet["scheme"] = json!("https");
+                    facet["scheme"] = "https".into();
                 }
                 match matchers::path(path) {
                     _ if path.is_empty() => facets.push(facet),
@@ -220,7 +218,7 @@ impl Caddy<'_> {
         let Some(site) = sites.iter().find(|site| site.addresses.iter().any(|it| !it.path.is_empty())) else {
             return;
         };
-        self.out.gateway.insert("host_fallthrough".to_owned(), json!(true));
+        self.out.gateway.host_fallthrough(true);
         let why = "what no site takes is answered 404, in Caddy 200 without a body";
         self.out.partial(site.line.at, site.line.text(), why, "");
     }
@@ -232,7 +230,7 @@ impl Caddy<'_> {
         if hosts.is_empty() {
             return;
         }
-        self.out.route(Route::to_https(name, json!(hosts)));
+        self.out.route(Route::to_https(name, hosts));
     }
 
     fn listeners(&mut self, sites: &[Site]) -> Ports {

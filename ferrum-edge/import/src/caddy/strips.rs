@@ -1,11 +1,9 @@
 //! Prefixes that are taken away from paths: `handle_path`, `uri strip_prefix`, and `strip_path_prefix` of the JSON.
 
-use serde_json::json;
-
 use super::Caddy;
 use crate::changed::{RequestChange, seen};
 use crate::cond::Cond;
-use crate::draft::Plug;
+use crate::draft::{Matcher, Plug, Replaced, Rewrite, draft};
 use crate::report::At;
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
@@ -30,7 +28,7 @@ impl Caddy<'_> {
         let StripScope { cond, changes } = way;
         let prefix = with_slash(prefix);
         if !self.is_whole(&prefix, changes) {
-            let half = Cond::path("regex", &format!("(?i){}[^/].*", text::literal(&prefix)));
+            let half = Cond::path_is(Matcher::regex(format!("(?i){}[^/].*", text::literal(&prefix))));
             match seen(half, changes) {
                 Some(half) => {
                     steps.push(RouteStep::End(cond.clone().and(half), RouteEnd::answer(at, 400, "")))
@@ -42,8 +40,8 @@ impl Caddy<'_> {
             }
         }
         let from = format!("(?i)^{}/?(.*)$", text::literal(&prefix));
-        let config = json!({ "regex": [{ "from": from, "to": "/${1}" }] });
-        steps.push(RouteStep::Pass(cond, Plug::new("rewrite", config)));
+        let config = draft!(Rewrite { regex: [draft!(Replaced { from, to: "/${1}" })] });
+        steps.push(RouteStep::Pass(cond, Plug::of(config)));
     }
 
     /// Whether all paths that get here with this prefix have a slash behind it, or nothing.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::settings::{Declared, Setting, Texts};
+use super::settings::{Any, Declared, Setting, Texts};
 use crate::text;
 
 /// How a text is compared: a path, a header, a query parameter, a cookie.
@@ -113,6 +113,8 @@ impl Setting for Matcher {
         Some(self.into())
     }
 }
+
+impl Any for Matcher {}
 
 impl From<Matcher> for Value {
     fn from(how: Matcher) -> Self {

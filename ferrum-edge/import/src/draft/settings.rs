@@ -29,11 +29,11 @@ kinds! {
     /// A text.
     Text: &str, &&str, String, &String, &&String;
     /// A whole number.
-    Number: u16, i32, u64, i64, usize;
+    Number: u16, i32, u32, u64, i64, usize;
     /// True or false.
     Flag: bool;
     /// A duration or a size, as a text with its unit or a number.
-    Amount: &str, String, u16, i32, u64, Value;
+    Amount: &str, String, u16, i32, u32, u64, Value;
     /// What the original has, as it is.
     Any: &str, &&str, String, &String, u16, i32, u64, bool, Value, &Value, Map<String, Value>, Vec<Value>, Vec<String>;
 }
@@ -48,7 +48,7 @@ macro_rules! written {
     )+};
 }
 
-written! { &str String bool u16 i32 u64 i64 usize Value Map<String, Value> }
+written! { &str String bool u16 i32 u32 u64 i64 usize Value Map<String, Value> }
 
 impl Setting for &String {
     fn setting(self) -> Option<Value> {
@@ -189,6 +189,15 @@ macro_rules! settings {
             impl From<$name> for serde_json::Map<String, serde_json::Value> {
                 fn from(settings: $name) -> Self {
                     settings.0
+                }
+            }
+
+            impl IntoIterator for $name {
+                type Item = (String, serde_json::Value);
+                type IntoIter = serde_json::map::IntoIter;
+
+                fn into_iter(self) -> Self::IntoIter {
+                    self.0.into_iter()
                 }
             }
 

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use serde_json::{Value, json};
-
 use super::fetch::{cuts_port, ending, split};
 use super::fields::Field;
 use super::maps;
@@ -13,6 +11,7 @@ use super::sections::HaproxyLine;
 use super::why::Why;
 use crate::changed::{Changes, RequestChange, What};
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::files::IncludeReader;
 use crate::text;
 
@@ -163,7 +162,7 @@ impl Acls {
         match name {
             "TRUE" | "HTTP" => vec![Term::Asks(Cond::Always)],
             "FALSE" => vec![Term::Asks(Cond::Never)],
-            "LOCALHOST" => vec![Term::Asks(Cond::is(json!({ "clients": ["127.0.0.0/8", "::1"] })))],
+            "LOCALHOST" => vec![Term::Asks(Cond::clients(["127.0.0.0/8", "::1"]))],
             "METH_GET" => methods(&["GET", "HEAD"]),
             "METH_POST" => methods(&["POST"]),
             "METH_HEAD" => methods(&["HEAD"]),
@@ -307,7 +306,9 @@ impl Test {
                 if base != "path" && !matches!(how, "beg") {
                     return None;
                 }
-                Some(Cond::any(self.regexes(how)?.iter().map(|regex| Cond::path("regex", regex))))
+                Some(Cond::any(
+                    self.regexes(how)?.into_iter().map(|regex| Cond::path_is(Matcher::regex(regex))),
+                ))
             }
             "hdr" | "req.hdr" | "req.fhdr" | "fhdr" | "shdr"
                 if argument.split(',').next().is_some_and(|it| it.eq_ignore_ascii_case("host")) =>
@@ -340,12 +341,10 @@ impl Test {
             "method" if how.is_empty() || how == "str" => self.methods(),
             "src" | "req.src" if how.is_empty() || how == "ip" => {
                 let good = !self.values.is_empty() && self.values.iter().all(|value| text::is_network(value));
-                good.then(|| Cond::is(json!({ "clients": self.values })))
+                good.then(|| Cond::clients(&self.values))
             }
-            "ssl_fc" | "dst_ssl" => self.flag(Cond::is(json!({ "scheme": "https" }))),
-            "ssl_c_used" | "ssl_fc_has_crt" => {
-                self.flag(Cond::is(json!({ "tls": { "client_certificate": { "present": true } } })))
-            }
+            "ssl_fc" | "dst_ssl" => self.flag(Cond::scheme("https")),
+            "ssl_c_used" | "ssl_fc_has_crt" => self.flag(Cond::client_certificate()),
             "ssl_fc_sni" | "req.ssl_sni" => {
                 let name = |value: &String| match (how, value.strip_prefix('.')) {
                     ("" | "str", _) => Some(value.clone()),
@@ -354,7 +353,7 @@ impl Test {
                 };
                 let names: Option<Vec<String>> = self.values.iter().map(name).collect();
                 let names = names.filter(|names| !names.is_empty())?;
-                Some(Cond::is(json!({ "tls": { "server_names": names } })))
+                Some(Cond::server_names(names))
             }
             "always_true" => Some(Cond::Always),
             "always_false" => Some(Cond::Never),
@@ -414,16 +413,14 @@ impl Test {
 
     /// The header `Host`, with its port.
     fn authority(&self, how: &str) -> Option<Cond> {
-        let asked = |how: Value| Cond::is(json!({ "authority": how }));
+        let one_of = || Matcher::one_of(&self.values);
         match how {
-            _ if how == "found" || self.values.is_empty() => Some(asked(json!({ "present": true }))),
-            "" | "str" if self.ignores_case => {
-                Some(asked(json!({ "one_of": self.values, "ignore_case": true })))
-            }
-            "" | "str" => Some(asked(json!({ "one_of": self.values }))),
-            _ => {
-                Some(Cond::any(self.regexes(how)?.into_iter().map(|regex| asked(json!({ "regex": regex })))))
-            }
+            _ if how == "found" || self.values.is_empty() => Some(Cond::authority(Matcher::present(true))),
+            "" | "str" if self.ignores_case => Some(Cond::authority(one_of().ignore_case(true))),
+            "" | "str" => Some(Cond::authority(one_of())),
+            _ => Some(Cond::any(
+                self.regexes(how)?.into_iter().map(|regex| Cond::authority(Matcher::regex(regex))),
+            )),
         }
     }
 
@@ -448,10 +445,10 @@ impl Test {
                     "dom" => {
                         let wild: Vec<String> =
                             names.iter().flat_map(|name| [name.clone(), format!("*.{name}")]).collect();
-                        Some(Cond::is(json!({ "hosts": wild })))
+                        Some(Cond::hosts(wild))
                     }
                     "beg" => None,
-                    _ => Some(Cond::is(json!({ "hosts": names }))),
+                    _ => Some(Cond::hosts(names)),
                 }
             }
             "end" => {
@@ -465,7 +462,7 @@ impl Test {
                             .map(|rest| format!("*.{}", rest.to_ascii_lowercase()))
                     })
                     .collect();
-                names.filter(|names| !names.is_empty()).map(|names| Cond::is(json!({ "hosts": names })))
+                names.filter(|names| !names.is_empty()).map(Cond::hosts)
             }
             _ => None,
         }
@@ -481,11 +478,11 @@ impl Test {
         }
         if how == "sub" && matches!(kind, Field::Values | Field::Lines) {
             let one = |value: &String| match self.ignores_case {
-                true => json!({ "contains": value, "ignore_case": true }),
-                false => json!({ "contains": value }),
+                true => Matcher::contains(value).ignore_case(true),
+                false => Matcher::contains(value),
             };
             let all = self.values.iter().filter(|value| !value.is_empty());
-            return Some(Cond::any(all.map(|value| Cond::is(json!({ "headers": { name: one(value) } })))));
+            return Some(Cond::any(all.map(|value| Cond::header(name, one(value)))));
         }
         let all = self.regexes(how)?.into_iter().map(|regex| {
             let (flag, rest) = regex.strip_prefix("(?i)").map_or(("", regex.as_str()), |rest| ("(?i)", rest));

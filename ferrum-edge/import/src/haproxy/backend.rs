@@ -1,14 +1,15 @@
 //! Backends: servers, how one is picked, and how they are asked.
 
-use serde_json::{Map, Value, json};
-
 use super::Haproxy;
 use super::acl::Acls;
 use super::checks;
 use super::error_pages;
 use super::sections::{HaproxyLine, Section};
 use crate::cond::Cond;
-use crate::draft::{Plug, To, is_service, set, set_read_timeout, target};
+use crate::draft::{
+    Compression, Cookie, HealthChecks, Plug, Proxy, Retry, Sticky, Target, To, Upstream, draft, is_service,
+    set_read_timeout,
+};
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
@@ -16,7 +17,7 @@ use crate::text;
 #[derive(Debug, Clone)]
 pub(super) struct Backend {
     pub(super) to: To,
-    pub(super) settings: Map<String, Value>,
+    pub(super) settings: Proxy,
 }
 
 impl Haproxy<'_, '_> {
@@ -40,10 +41,10 @@ impl Haproxy<'_, '_> {
             None => RouteEnd::answer(section.at, 503, ""),
         };
         if section.first(&["compression", "algo"]).is_some() {
-            ending.plugins.push(Plug::new("compression", json!({ "algorithms": ["gzip"] })));
+            ending.plugins.push(Plug::of(draft!(Compression { algorithms: ["gzip"] })));
         }
-        set(&mut ending.settings, "preserve_host_header", true);
-        set(&mut ending.settings, "strip_listen_path", false);
+        ending.settings.preserve_host_header(true);
+        ending.settings.strip_listen_path(false);
         steps.push(RouteStep::End(Cond::Always, ending));
         self.known(section);
         steps
@@ -63,7 +64,7 @@ impl Haproxy<'_, '_> {
         let place = format!("{} {}", section.kind, section.name);
         let defaults: Vec<String> =
             section.said(&["default-server"]).iter().flat_map(|line| line.arguments().to_vec()).collect();
-        let (mut settings, mut targets) = (Map::new(), Vec::new());
+        let (mut settings, mut targets) = (Proxy::default(), Vec::new());
         let lacking = section.said(&["default-server"]).into_iter().find_map(HaproxyLine::lacks);
         let (mut is_checked, mut is_tls, mut inter, mut rise, mut fall) = (false, false, None, None, None);
         for line in section.lines.iter().filter(|line| matches!(line.name(), "server" | "server-template")) {
@@ -78,7 +79,7 @@ impl Haproxy<'_, '_> {
             let server = Server { words: &words };
             let Some(target) = self.server(section, line, &server, &mut settings) else { continue };
             // Each of several lines for a service stands for one of its servers.
-            let is_known = |known: &Value| known["host"] == target["host"];
+            let is_known = |known: &Target| known["host"] == target["host"];
             if target["host"].as_str().is_some_and(is_service) && targets.iter().any(is_known) {
                 continue;
             }
@@ -94,17 +95,15 @@ impl Haproxy<'_, '_> {
             self.out.lost(section.at, &place, why, "");
             return None;
         }
-        let mut made = Map::from_iter([("targets".to_owned(), json!(targets))]);
+        let id = self.out.id("upstream", &section.name);
+        let mut made = draft!(Upstream { id: &id, targets });
         self.balance(section, &mut made);
         if is_checked {
             let active = checks::checks(section, inter, rise, fall);
-            set(&mut made, "health_checks", json!({ "active": active }));
+            made.health_checks(draft!(HealthChecks { active }));
         }
         times(section, &mut settings);
-        let id = self.out.id("upstream", &section.name);
-        let mut whole = Map::from_iter([("id".to_owned(), json!(id))]);
-        whole.extend(made);
-        self.out.upstreams.push(Value::Object(whole));
+        self.out.upstreams.push(made.into());
         self.out.done(section.at, place);
         Some(Backend { to: To::Upstream { id, is_tls }, settings })
     }
@@ -115,8 +114,8 @@ impl Haproxy<'_, '_> {
         section: &Section,
         line: &HaproxyLine,
         server: &Server<'_>,
-        settings: &mut Map<String, Value>,
-    ) -> Option<Value> {
+        settings: &mut Proxy,
+    ) -> Option<Target> {
         let left_out = match server.value("weight").and_then(|it| it.parse::<u16>().ok()) {
             _ if server.has("disabled") => Some("it is disabled, and left out"),
             Some(0) => Some("its weight is 0, and it is left out"),
@@ -139,27 +138,27 @@ impl Haproxy<'_, '_> {
         if is_service(&host) {
             self.name_servers(line, server);
         }
-        let mut target = target(&host, port);
+        let mut target = Target::new(&host, port);
         if let Some(weight) = server.value("weight").and_then(|it| it.parse::<u16>().ok()) {
-            target["weight"] = json!(weight);
+            target.weight(weight);
         }
         if server.has("backup") {
-            target["priority"] = json!(1);
+            target.priority(1);
         }
         let most = server.value("maxconn").and_then(|it| it.parse::<u32>().ok()).filter(|it| *it > 0);
         if let Some(most) = most {
-            target["max_requests"] = json!(most.min(1_000_000));
+            target.max_requests(most.min(1_000_000));
         }
         server.tls(settings);
         let sends = server.has("send-proxy") || server.has("send-proxy-v2");
         if section.is_tcp() && sends {
-            set(settings, "send_proxy_protocol", if server.has("send-proxy-v2") { 2 } else { 1 });
+            settings.send_proxy_protocol(if server.has("send-proxy-v2") { 2 } else { 1 });
         } else if sends {
             let why = "HTTP targets get no PROXY protocol";
             self.out.lost(line.at, line.text(), why, "they get X-Forwarded-For");
         }
         if server.value("proto") == Some("h2") {
-            set(settings, "backend_http_version", "2");
+            settings.backend_http_version("2");
         }
         self.out.done(line.at, line.text());
         Some(target)
@@ -187,7 +186,7 @@ impl Haproxy<'_, '_> {
         );
     }
 
-    fn balance(&mut self, section: &Section, made: &mut Map<String, Value>) {
+    fn balance(&mut self, section: &Section, made: &mut Upstream) {
         let line = section.first(&["balance"]);
         let algorithm = match line.map_or("roundrobin", |line| line.word(1)) {
             "roundrobin" | "static-rr" => "weighted_round_robin",
@@ -198,7 +197,7 @@ impl Haproxy<'_, '_> {
                 let header = other.strip_prefix("hdr(").map(|name| name.trim_end_matches(')'));
                 match header {
                     Some(name) => {
-                        set(made, "hash_on", format!("header:{}", name.to_ascii_lowercase()));
+                        made.hash_on(format!("header:{}", name.to_ascii_lowercase()));
                         "consistent_hashing"
                     }
                     None => {
@@ -223,12 +222,14 @@ impl Haproxy<'_, '_> {
                 if cookie.arguments().iter().any(|it| it == "insert")
                     && algorithm != "consistent_hashing" =>
             {
-                let mut config =
-                    json!({ "ttl": 0, "http_only": cookie.arguments().iter().any(|it| it == "httponly") });
+                let mut config = draft!(Cookie {
+                    ttl: 0,
+                    http_only: cookie.arguments().iter().any(|it| it == "httponly")
+                });
                 if cookie.arguments().iter().any(|it| it == "secure") {
-                    config["secure"] = json!(true);
+                    config.secure(true);
                 }
-                set(made, "sticky", json!({ "cookie": cookie.word(1), "cookie_config": config }));
+                made.sticky(draft!(Sticky { cookie: cookie.word(1), cookie_config: config }));
                 self.out.partial(
                     cookie.at,
                     cookie.text(),
@@ -241,7 +242,7 @@ impl Haproxy<'_, '_> {
             }
             None => {}
         }
-        set(made, "algorithm", algorithm);
+        made.algorithm(algorithm);
         for line in section.lines.iter().filter(|line| line.name() == "stick" || line.name() == "stick-table")
         {
             if line.word(1) == "on" || line.name() == "stick" {
@@ -271,51 +272,51 @@ impl<'w> Server<'w> {
         self.words.get(at + 1).map(String::as_str)
     }
 
-    fn tls(&self, settings: &mut Map<String, Value>) {
+    fn tls(&self, settings: &mut Proxy) {
         if !self.has("ssl") {
             return;
         }
         if self.value("verify") == Some("none") {
-            set(settings, "backend_tls_verify_server_cert", false);
+            settings.backend_tls_verify_server_cert(false);
         }
         if let Some(file) = self.value("ca-file").filter(|file| file.starts_with('/')) {
-            set(settings, "backend_tls_ca_path", file);
+            settings.backend_tls_ca_path(file);
         }
         if let Some(file) = self.value("crt") {
-            set(settings, "backend_tls_client_cert_path", file);
-            set(settings, "backend_tls_client_key_path", file);
+            settings.backend_tls_client_cert_path(file);
+            settings.backend_tls_client_key_path(file);
         }
         if let Some(name) = self.value("verifyhost").or_else(|| {
             self.value("sni").and_then(|it| it.strip_prefix("str(")).map(|it| it.trim_end_matches(')'))
         }) {
-            set(settings, "backend_tls_server_name", name);
+            settings.backend_tls_server_name(name);
         }
     }
 }
 
 /// Timeouts and retries of a section.
-pub(super) fn times(section: &Section, settings: &mut Map<String, Value>) {
+pub(super) fn times(section: &Section, settings: &mut Proxy) {
     let time = |name: &str| section.first(&["timeout", name]).and_then(|line| text::millis(line.word(2), 1));
     if let Some(millis) = time("connect") {
-        set(settings, "backend_connect_timeout", text::duration(millis.clamp(1, 86_400_000)));
+        settings.backend_connect_timeout(text::duration(millis.clamp(1, 86_400_000)));
     }
     if let Some(millis) = time("server") {
         let millis = millis.min(86_400_000);
         if section.is_tcp() {
-            set(settings, "tcp_idle_timeout", text::seconds(millis));
+            settings.tcp_idle_timeout(text::seconds(millis));
         } else {
             set_read_timeout(settings, millis);
         }
     }
     if let Some(millis) = time("tunnel").filter(|_| !section.is_tcp()) {
-        set(settings, "websocket_idle_timeout", text::duration(millis.min(604_800_000)));
+        settings.websocket_idle_timeout(text::duration(millis.min(604_800_000)));
     }
     if let Some(retries) = section
         .first(&["retries"])
         .and_then(|line| line.word(1).parse::<u32>().ok())
         .filter(|_| !section.is_tcp())
     {
-        set(settings, "retry", json!({ "max_retries": retries.min(100) }));
+        settings.retry(draft!(Retry { max_retries: retries.min(100) }));
     }
 }
 

@@ -1,11 +1,9 @@
 //! What `bind` lines ask of clients' certificates. The gateway has one file of authorities, and one of revocation lists, for all of them.
 
-use serde_json::{Value, json};
-
 use super::Haproxy;
 use super::sections::{HaproxyLine, Section};
 use crate::cond::Cond;
-use crate::draft::To;
+use crate::draft::{GatewayTls, To};
 use crate::steps::{RouteEnd, RouteStep};
 
 const WHY: &str =
@@ -61,12 +59,12 @@ impl ClientCertificates {
     }
 
     /// Writes them into the settings of TLS.
-    pub(super) fn write(&self, tls: &mut Value) {
+    pub(super) fn write(&self, tls: &mut GatewayTls) {
         if let Self::Verified { ca, crl, is_required } = self {
-            tls["client_ca_path"] = json!(ca);
-            tls["client_cert_required"] = json!(is_required);
+            tls.client_ca_path(ca);
+            tls.client_cert_required(*is_required);
             if let Some(crl) = crl {
-                tls["client_crl_path"] = json!(crl);
+                tls.client_crl_path(crl);
             }
         }
     }
@@ -88,8 +86,8 @@ impl Haproxy<'_, '_> {
                     let why = "all TLS ports of the frontend ask for a certificate";
                     self.out.partial(line.at, line.text(), why, "");
                 }
-                let shown = Cond::is(json!({ "tls": { "client_certificate": { "present": true } } }));
-                let without = Cond::is(json!({ "tls": {} })).and(shown.negate());
+                let shown = Cond::client_certificate();
+                let without = Cond::tls().and(shown.negate());
                 Some(RouteStep::End(without, RouteEnd::answer(line.at, 403, "")))
             }
             ClientCertificates::Verified { .. } | ClientCertificates::Unasked => None,

@@ -1,14 +1,17 @@
 //! Converts health checks of servers.
 
-use serde_json::{Map, Value, json};
-
 use super::sections::Section;
-use crate::draft::set;
+use crate::draft::{ActiveCheck, Matcher};
 use crate::text;
 
 /// The active health check of a section.
-pub(super) fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, fall: Option<u32>) -> Value {
-    let mut active = Map::new();
+pub(super) fn checks(
+    section: &Section,
+    inter: Option<u64>,
+    rise: Option<u32>,
+    fall: Option<u32>,
+) -> ActiveCheck {
+    let mut active = ActiveCheck::default();
     match section.first(&["option", "httpchk"]) {
         Some(line) => {
             let sent = section.first(&["http-check", "send"]);
@@ -20,7 +23,7 @@ pub(super) fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, f
                 [one] => one.as_str(),
                 [_, path, ..] => path.as_str(),
             };
-            set(&mut active, "http_path", uri.map_or(path, String::as_str));
+            active.http_path(uri.map_or(path, String::as_str));
             let expected = section
                 .first(&["http-check", "expect", "status"])
                 .and_then(|it| it.word(3).parse::<u16>().ok());
@@ -28,14 +31,14 @@ pub(super) fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, f
                 || vec![200, 201, 202, 203, 204, 206, 301, 302, 303, 304, 307, 308],
                 |it| vec![it],
             );
-            set(&mut active, "healthy_status_codes", json!(codes));
+            active.healthy_status_codes(codes);
         }
         None => other_checks(section, &mut active),
     }
-    set(&mut active, "interval", text::seconds(inter.unwrap_or(2000)).min(86_400));
-    set(&mut active, "healthy_threshold", rise.unwrap_or(2).max(1));
-    set(&mut active, "unhealthy_threshold", fall.unwrap_or(3).max(1));
-    Value::Object(active)
+    active.interval(text::seconds(inter.unwrap_or(2000)).min(86_400));
+    active.healthy_threshold(rise.unwrap_or(2).max(1));
+    active.unhealthy_threshold(fall.unwrap_or(3).max(1));
+    active
 }
 
 /// Options that check by a database protocol, and the probe that replaces each.
@@ -43,17 +46,17 @@ const DATABASES: [(&str, &str); 3] =
     [("pgsql-check", "postgres"), ("mysql-check", "mysql"), ("redis-check", "redis")];
 
 /// Converts health checks that do not use HTTP.
-fn other_checks(section: &Section, active: &mut Map<String, Value>) {
+fn other_checks(section: &Section, active: &mut ActiveCheck) {
     let database = DATABASES.iter().find(|(option, _)| section.first(&["option", option]).is_some());
-    set(active, "probe_type", database.map_or("tcp", |(_, probe)| *probe));
+    active.probe_type(database.map_or("tcp", |(_, probe)| *probe));
     if let Some((sent, expected)) = dialogue(section) {
-        active.extend(sent.map(|text| ("send".to_owned(), json!(text))));
-        active.extend(expected.map(|(way, text)| ("expect".to_owned(), json!({ (way): text }))));
+        active.send(sent);
+        active.expect(expected);
     }
 }
 
-/// The text that `tcp-check` sends, and the expected answer: an operator and its text.
-type Dialogue = (Option<String>, Option<(&'static str, String)>);
+/// The text that `tcp-check` sends, and the expected answer.
+type Dialogue = (Option<String>, Option<Matcher>);
 
 /// The dialogue of `option tcp-check`; `None` if a probe cannot express it. A probe sends one text and reads one answer.
 pub(super) fn dialogue(section: &Section) -> Option<Dialogue> {
@@ -67,8 +70,8 @@ pub(super) fn dialogue(section: &Section) -> Option<Dialogue> {
             ("expect", way @ ("string" | "rstring")) if expected.is_none() => {
                 // HAProxy searches the whole answer.
                 expected = Some(match way {
-                    "string" => ("contains", decoded(line.word(3))),
-                    _ => ("regex", format!("(?s).*(?:{}).*", line.word(3))),
+                    "string" => Matcher::contains(decoded(line.word(3))),
+                    _ => Matcher::regex(format!("(?s).*(?:{}).*", line.word(3))),
                 });
             }
             _ => return None,

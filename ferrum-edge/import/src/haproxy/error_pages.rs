@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
-
 use super::Haproxy;
 use super::sections::{HaproxyLine, Section};
-use crate::draft::Plug;
+use crate::draft::{ErrorPages, Page, Plug, draft};
 
 /// The lines.
 pub(super) const NAMES: &[&str] = &["errorfile", "errorloc", "errorloc302", "errorloc303", "http-error"];
@@ -17,7 +15,7 @@ impl Haproxy<'_, '_> {
     /// The plugin for the error pages of a section, where it has any. Those of a backend precede those of the frontend.
     pub(super) fn error_pages(&mut self, section: &Section) -> Option<Plug> {
         let lines: Vec<HaproxyLine> = section.rules(NAMES).cloned().collect();
-        let mut pages: Vec<Value> = Vec::new();
+        let mut pages: Vec<Page> = Vec::new();
         // What is said last holds.
         for line in lines.iter().rev() {
             match self.error_page(line) {
@@ -31,18 +29,18 @@ impl Haproxy<'_, '_> {
         }
         // Where no server can be reached, HAProxy answers 503 and the gateway 502.
         if !pages.iter().any(|page| page["status"] == 502)
-            && let Some(Value::Object(page)) = pages.iter_mut().find(|page| page["status"] == 503)
+            && let Some(page) = pages.iter_mut().find(|page| page["status"] == 503)
         {
-            page.insert("status".to_owned(), json!("502, 503"));
+            page.status("502, 503");
             if !page.contains_key("redirect") && !page.contains_key("response_status") {
-                page.insert("response_status".to_owned(), json!(503));
+                page.response_status(503);
             }
         }
-        (!pages.is_empty()).then(|| Plug::new("error_pages", json!({ "of": "gateway", "pages": pages })))
+        (!pages.is_empty()).then(|| Plug::of(draft!(ErrorPages { of: "gateway", pages })))
     }
 
     /// A page of `error_pages`.
-    fn error_page(&mut self, line: &HaproxyLine) -> Result<Value, String> {
+    fn error_page(&mut self, line: &HaproxyLine) -> Result<Page, String> {
         if let Some(why) = line.lacks() {
             return Err(why.to_string());
         }
@@ -52,7 +50,7 @@ impl Haproxy<'_, '_> {
         let code = if line.name() == "http-error" { after("status") } else { words.first().copied() };
         let code = code.and_then(|code| code.parse::<u16>().ok()).filter(|code| (400..=599).contains(code));
         let code = code.ok_or("its status is not that of an error")?;
-        let mut page = Map::from_iter([("status".to_owned(), json!(code))]);
+        let mut page = draft!(Page { status: code });
         let file = match (line.name(), words.get(1)) {
             ("errorfile", Some(file)) => Some(*file),
             ("errorfile", None) => return Err("it names no file".to_owned()),
@@ -63,18 +61,18 @@ impl Haproxy<'_, '_> {
                 return Err("it is no URL that begins with a scheme or a slash".to_owned());
             }
             (name, Some(url)) => {
-                page.insert("redirect".to_owned(), json!(url.replace('$', "$$")));
+                page.redirect(url.replace('$', "$$"));
                 if name == "errorloc303" {
-                    page.insert("response_status".to_owned(), json!(303));
+                    page.response_status(303);
                 }
-                return Ok(Value::Object(page));
+                return Ok(page);
             }
             (_, None) => return Err("it names no URL".to_owned()),
         };
         if let Some(file) = file {
             let text = self.reader.read(Path::new(file)).map_err(|why| format!("{file}: {why}"))?;
             raw_page(&text, code, &mut page).ok_or_else(|| format!("{file} is not an HTTP response"))?;
-            return Ok(Value::Object(page));
+            return Ok(page);
         }
         let kind = after("content-type").unwrap_or("text/plain");
         let body = match (after("string"), after("file")) {
@@ -84,14 +82,14 @@ impl Haproxy<'_, '_> {
             }
             (None, None) => return Err("what it answers can't be said here".to_owned()),
         };
-        page.insert("content_type".to_owned(), json!(kind));
-        page.insert("body".to_owned(), json!(body.replace('$', "$$")));
-        Ok(Value::Object(page))
+        page.content_type(kind);
+        page.body(body.replace('$', "$$"));
+        Ok(page)
     }
 }
 
 /// A whole response of HTTP/1, as `errorfile` has it.
-fn raw_page(text: &str, code: u16, page: &mut Map<String, Value>) -> Option<()> {
+fn raw_page(text: &str, code: u16, page: &mut Page) -> Option<()> {
     let text = text.replace("\r\n", "\n");
     let (head, body) = text.split_once("\n\n")?;
     let mut lines = head.lines();
@@ -105,9 +103,9 @@ fn raw_page(text: &str, code: u16, page: &mut Map<String, Value>) -> Option<()> 
         }
     }
     if status != code {
-        page.insert("response_status".to_owned(), json!(status));
+        page.response_status(status);
     }
-    page.insert("content_type".to_owned(), json!(kind));
-    page.insert("body".to_owned(), json!(body.replace('$', "$$")));
+    page.content_type(kind);
+    page.body(body.replace('$', "$$"));
     Some(())
 }

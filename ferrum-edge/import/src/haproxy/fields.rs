@@ -1,8 +1,7 @@
 //! Values that come several times: of headers, cookies and parameters.
 
-use serde_json::json;
-
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::text;
 
 /// Where values are looked for.
@@ -25,7 +24,7 @@ impl Field {
     pub(super) fn there(self, name: &str) -> Cond {
         match self {
             Self::Values | Self::First | Self::Last | Self::Lines => {
-                Cond::is(json!({ "headers": { name: { "present": true } } }))
+                Cond::header(name, Matcher::present(true))
             }
             // HAProxy finds `name=` without a value only before another cookie, or after a space.
             Self::Cookies => {
@@ -35,16 +34,15 @@ impl Field {
             }
             Self::Parameters => {
                 let regex = format!("(?:.*[&;])?{}=.*", text::literal(name));
-                Cond::is(json!({ "query_string": { "regex": regex } }))
+                Cond::query_string(Matcher::regex(regex))
             }
         }
     }
 
     /// When one of the values fits a regex over the whole of it.
     pub(super) fn with(self, name: &str, flag: &str, regex: &str) -> Option<Cond> {
-        let headers = |regex: String| {
-            text::is_regex(&regex).then(|| Cond::is(json!({ "headers": { name: { "regex": regex } } })))
-        };
+        let headers =
+            |regex: String| text::is_regex(&regex).then(|| Cond::header(name, Matcher::regex(regex)));
         let name_of = text::literal(name);
         match self {
             Self::Values => headers(format!(r"{flag}(?:.*,\s*)?(?:{regex})(?:\s*,.*)?")),
@@ -61,12 +59,12 @@ impl Field {
             }
             Self::Parameters => {
                 let regex = format!("(?:.*[&;])?{name_of}={flag}(?:{regex})(?:[&;].*)?");
-                text::is_regex(&regex).then(|| Cond::is(json!({ "query_string": { "regex": regex } })))
+                text::is_regex(&regex).then(|| Cond::query_string(Matcher::regex(regex)))
             }
         }
     }
 }
 
 fn cookie_header(regex: &str) -> Cond {
-    Cond::is(json!({ "headers": { "cookie": { "regex": regex } } }))
+    Cond::header("cookie", Matcher::regex(regex))
 }

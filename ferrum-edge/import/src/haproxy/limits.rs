@@ -1,7 +1,5 @@
 //! Stick-tables that count requests, as limits.
 
-use serde_json::{Value, json};
-
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways};
 use super::plain::plain;
@@ -10,7 +8,7 @@ use super::rates::{Counter, Rate, Tracked};
 use super::sections::{HaproxyLine, Section, rate_period};
 use super::templates::template;
 use crate::cond::Cond;
-use crate::draft::Plug;
+use crate::draft::{Limit, Plug, RateLimiting, draft};
 use crate::steps::RouteStep;
 
 /// By what requests are told apart, as `limit_by` says it; `None` where it can't, or where rules before change it.
@@ -76,7 +74,7 @@ impl Haproxy<'_, '_> {
                     } else {
                         self.out.done(line.at, line.text());
                     }
-                    steps.push(RouteStep::Pass(cond.and(tracked), Plug::new("rate_limiting", config)));
+                    steps.push(RouteStep::Pass(cond.and(tracked), Plug::of(config)));
                 }
                 Err(why) => {
                     let why = format!("the limit is not translated: {why}");
@@ -96,7 +94,7 @@ pub(super) fn is_limit(ways: &Ways) -> bool {
 const NO_KEY: &str = "requests can't be counted by what it names";
 
 /// Which requests are counted, and the settings of `rate_limiting`.
-fn limit(section: &Section, rate: &Rate, acls: &Acls, status: u16) -> Result<(Cond, Value), String> {
+fn limit(section: &Section, rate: &Rate, acls: &Acls, status: u16) -> Result<(Cond, RateLimiting), String> {
     let is_meant = |tracked: &&Tracked| match &rate.counter {
         Counter::Tracked(number) => tracked.number == *number,
         Counter::Address(table) => {
@@ -113,13 +111,12 @@ fn limit(section: &Section, rate: &Rate, acls: &Acls, status: u16) -> Result<(Co
     let by = tracked.by.as_deref().ok_or(NO_KEY)?;
     let period = tracked.period.as_deref().ok_or("its table counts no requests over a time")?;
     let status = if (400..600).contains(&status) { status } else { 429 };
-    let mut config = json!({
-        "limits": [{ "rate": rate.most, "per": period }], "limit_by": by,
-        "headers": "none", "status_code": status,
-    });
+    let limit = draft!(Limit { rate: rate.most, per: period });
+    let mut config =
+        draft!(RateLimiting { limits: [limit], limit_by: by, headers: "none", status_code: status });
     // What has no key is not counted.
     if by != "address" {
-        config["on_missing"] = json!("allow");
+        config.on_missing("allow");
     }
     Ok((tracked.cond.clone().map_err(|why| why.to_string())?, config))
 }

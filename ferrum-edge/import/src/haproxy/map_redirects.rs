@@ -1,6 +1,6 @@
 //! Redirects whose URL a map names: `redirect location https://a.test%[path,map(FILE)]`.
 
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
 use super::Haproxy;
 use super::acl;
@@ -12,7 +12,7 @@ use super::rules::TODO;
 use super::sections::{HaproxyLine, Section};
 use super::templates::template;
 use crate::cond::Cond;
-use crate::draft::To;
+use crate::draft::{Matcher, Redirect, To, draft};
 use crate::steps::{RouteEnd, RouteStep};
 
 /// Entries that become proxies of their own; more paths are one table.
@@ -54,14 +54,14 @@ pub(super) struct MapRedirect<'l> {
 
 impl MapRedirect<'_> {
     /// Settings of `redirect` for a value of the map.
-    fn config(&self, value: &str) -> Option<Value> {
+    fn config(&self, value: &str) -> Option<Redirect> {
         let url = self.url.with(value)?;
         let url =
             if self.is_prefix { format!("{}${{request.path}}", url.trim_end_matches('/')) } else { url };
         let query = if self.keeps_query && self.is_prefix { "keep" } else { "drop" };
         let good = ["/", "http://", "https://", "${request.scheme}://"];
         let is_good = good.iter().any(|start| url.starts_with(start)) && !url.starts_with("//");
-        is_good.then(|| json!({ "status_code": self.status, "location": url, "query": query }))
+        is_good.then(|| draft!(Redirect { status_code: self.status, location: url, query }))
     }
 }
 
@@ -107,11 +107,11 @@ impl Haproxy<'_, '_> {
         };
         self.out.done(line.at, line.text());
         for (part, config) in ends {
-            let ending = RouteEnd::new(line.at, To::Redirect(config));
+            let ending = RouteEnd::new(line.at, To::Redirect(config.into()));
             steps.push(RouteStep::End(cond.clone().and(part), ending));
         }
         if let Some(default) = mapped.default.as_deref().and_then(|default| redirect.config(default)) {
-            let ending = RouteEnd::new(line.at, To::Redirect(default));
+            let ending = RouteEnd::new(line.at, To::Redirect(default.into()));
             steps.push(RouteStep::End(cond.clone().and(mapped.there.clone()), ending));
         }
         let takes_all = mapped.default.is_some() && mapped.there == Cond::Always;
@@ -119,7 +119,7 @@ impl Haproxy<'_, '_> {
             return;
         }
         // For what it does not name, HAProxy leaves the map's value out.
-        let other = redirect.config("").map_or(To::Closed, To::Redirect);
+        let other = redirect.config("").map_or(To::Closed, |config| To::Redirect(config.into()));
         if other == To::Closed {
             let why = "what its map does not name is redirected to an empty `Location` by HAProxy, and answered 503 here";
             self.out.partial(line.at, line.text(), why, "add `-m found` to its condition");
@@ -138,7 +138,7 @@ fn before_changes(mut mapped: Mapped, acls: &Acls) -> Result<Mapped, String> {
 }
 
 /// Settings of `redirect` for what a map names; `None` where a URL can't be said here.
-fn redirects(redirect: &MapRedirect<'_>, mapped: &Mapped) -> Option<Vec<(Cond, Value)>> {
+fn redirects(redirect: &MapRedirect<'_>, mapped: &Mapped) -> Option<Vec<(Cond, Redirect)>> {
     if mapped.default.as_deref().is_some_and(|default| redirect.config(default).is_none()) {
         return None;
     }
@@ -155,10 +155,9 @@ fn redirects(redirect: &MapRedirect<'_>, mapped: &Mapped) -> Option<Vec<(Cond, V
             let config = redirect.config(value)?;
             table.entry(path).or_insert_with(|| config["location"].clone());
         }
-        let cond = Cond::any(table.keys().map(|path| Cond::path("exact", path)));
+        let cond = Cond::any(table.keys().map(|path| Cond::path_is(Matcher::exact(path))));
         let query = if redirect.keeps_query && redirect.is_prefix { "keep" } else { "drop" };
-        let config =
-            json!({ "status_code": redirect.status, "location": "/", "table": table, "query": query });
+        let config = draft!(Redirect { status_code: redirect.status, location: "/", table, query });
         made.push((cond, config));
     }
     Some(made)

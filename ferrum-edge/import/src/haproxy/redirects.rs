@@ -1,7 +1,5 @@
 //! `redirect` rules.
 
-use serde_json::{Value, json};
-
 use super::Haproxy;
 use super::acl::Acls;
 use super::map_redirects::{MapRedirect, MappedUrl};
@@ -10,26 +8,26 @@ use super::rules::TODO;
 use super::sections::{HaproxyLine, Section};
 use super::templates::template;
 use crate::cond::Cond;
-use crate::draft::{Plug, To};
+use crate::draft::{HeaderRule, Matcher, Plug, Redirect, ResponseTransformer, To, draft};
 use crate::steps::{RouteEnd, RouteStep};
 
 /// The settings of `redirect` for a rule; `None` where they can't be made.
-fn settings(words: &[&str], status: u16, query: &str) -> Option<Value> {
+fn settings(words: &[&str], status: u16, query: &str) -> Option<Redirect> {
     match words {
         ["scheme", scheme @ ("http" | "https"), ..] => {
             let to = format!("{scheme}://${{request.host}}${{request.target}}");
-            Some(json!({ "status_code": status, "location": to, "query": "drop" }))
+            Some(draft!(Redirect { status_code: status, location: to, query: "drop" }))
         }
         ["location", to, ..] => {
             let to = template(to)?;
             // Both begin with a slash, and several are one.
             let is_path = to.starts_with("${request.path}") || to.starts_with("${request.target}");
             let to = if is_path { format!("/{to}") } else { to };
-            Some(json!({ "status_code": status, "location": to, "query": "drop" }))
+            Some(draft!(Redirect { status_code: status, location: to, query: "drop" }))
         }
         ["prefix", to, ..] => {
             let to = format!("{}${{request.path}}", template(to)?.trim_end_matches('/'));
-            Some(json!({ "status_code": status, "location": to, "query": query }))
+            Some(draft!(Redirect { status_code: status, location: to, query }))
         }
         _ => None,
     }
@@ -64,7 +62,7 @@ impl Haproxy<'_, '_> {
             return self.map_redirect(section, line, &redirect, acls, steps);
         }
         let made = settings(&words, status, query);
-        let good = |config: &Value| {
+        let good = |config: &Redirect| {
             let location = config["location"].as_str();
             location.is_none_or(|to| {
                 ["/", "http://", "https://", "${request.scheme}://"].iter().any(|start| to.starts_with(start))
@@ -80,18 +78,20 @@ impl Haproxy<'_, '_> {
                 self.told(line, config["location"].as_str().unwrap_or("${request.target}"), acls);
                 // What has the scheme already goes on.
                 let cond = match words.as_slice() {
-                    ["scheme", scheme, ..] => cond.and(Cond::is(json!({ "scheme": scheme })).negate()),
+                    ["scheme", scheme, ..] => cond.and(Cond::scheme(scheme).negate()),
                     _ => cond,
                 };
-                let mut ending = RouteEnd::new(line.at, To::Redirect(config.clone()));
+                let mut ending = RouteEnd::new(line.at, To::Redirect(config.clone().into()));
                 ending.plugins = cookies(&words)
-                    .map(|rules| Plug::new("response_transformer", json!({ "rules": rules })))
+                    .map(|rules| Plug::of(draft!(ResponseTransformer { rules })))
                     .into_iter()
                     .collect();
                 if let Some(slashed) = with_slash(&config, &words) {
-                    let open = cond.clone().and(Cond::path("regex", ".*[^/]"));
-                    steps
-                        .push(RouteStep::End(open, RouteEnd { to: To::Redirect(slashed), ..ending.clone() }));
+                    let open = cond.clone().and(Cond::path_is(Matcher::regex(".*[^/]")));
+                    steps.push(RouteStep::End(
+                        open,
+                        RouteEnd { to: To::Redirect(slashed.into()), ..ending.clone() },
+                    ));
                 }
                 steps.push(RouteStep::End(cond, ending));
             }
@@ -117,23 +117,23 @@ impl Haproxy<'_, '_> {
 }
 
 /// What `set-cookie NAME[=VALUE]` and `clear-cookie NAME[=]` add to a redirect.
-fn cookies(words: &[&str]) -> Option<Vec<Value>> {
+fn cookies(words: &[&str]) -> Option<Vec<HeaderRule>> {
     let after = |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1));
     let set = after("set-cookie").map(|pair| format!("{pair}; path=/;"));
     let cleared = after("clear-cookie").map(|name| format!("{name}; path=/; Max-Age=0;"));
     let rule = |value: String| {
         let value = value.replace('$', "$$");
-        json!({ "operation": "append", "target": "header", "key": "set-cookie", "value": value })
+        draft!(HeaderRule { operation: "append", target: "header", key: "set-cookie", value })
     };
-    let rules: Vec<Value> = set.into_iter().chain(cleared).map(rule).collect();
+    let rules: Vec<HeaderRule> = set.into_iter().chain(cleared).map(rule).collect();
     (!rules.is_empty()).then_some(rules)
 }
 
 /// The redirect of `append-slash` for paths that do not end with one: it needs a query that is dropped.
-fn with_slash(config: &Value, words: &[&str]) -> Option<Value> {
+fn with_slash(config: &Redirect, words: &[&str]) -> Option<Redirect> {
     let has = |word: &str| words.contains(&word);
     let location = config["location"].as_str().filter(|_| words.first() == Some(&"prefix"))?;
     let mut made = config.clone();
-    made["location"] = json!(format!("{location}/"));
+    made.location(format!("{location}/"));
     (has("append-slash") && has("drop-query")).then_some(made)
 }

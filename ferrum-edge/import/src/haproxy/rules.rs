@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::json;
+use serde_json::{Map, Value};
 
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways};
@@ -14,7 +14,9 @@ use super::templates::{groups, replacement, template};
 use super::why::Why;
 use crate::changed::What;
 use crate::cond::Cond;
-use crate::draft::{Plug, To, basic_auth, only_group};
+use crate::draft::{
+    HeaderRule, Plug, Replaced, ResponseTransformer, Rewrite, To, basic_auth, draft, only_group,
+};
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
@@ -253,13 +255,14 @@ impl Haproxy<'_, '_> {
         for at in words.iter().enumerate().filter(|(_, word)| **word == "hdr").map(|(at, _)| at) {
             let (Some(name), Some(value)) = (words.get(at + 1), words.get(at + 2)) else { continue };
             match template(value) {
-                Some(value) => rules
-                    .push(json!({ "operation": "append", "target": "header", "key": name, "value": value })),
+                Some(value) => {
+                    rules.push(draft!(HeaderRule { operation: "append", target: "header", key: name, value }))
+                }
                 None => self.out.lost(line.at, line.text(), "the value of a field has no counterpart", ""),
             }
         }
         if !rules.is_empty() {
-            ending.plugins.push(Plug::new("response_transformer", json!({ "rules": rules })));
+            ending.plugins.push(Plug::of(draft!(ResponseTransformer { rules })));
         }
         steps.push(RouteStep::End(cond, ending));
     }
@@ -336,13 +339,13 @@ impl Haproxy<'_, '_> {
             // A template would have the path that the client sent.
             ("set-path", [to]) if put_before(to).is_some() => put_before(to).map(|before| {
                 let to = format!("{}${{1}}", before.replace('$', "$$"));
-                json!({ "regex": [{ "from": "^(.*)$", "to": to }] })
+                draft!(Rewrite { regex: [draft!(Replaced { from: "^(.*)$", to })] })
             }),
             ("set-path" | "set-pathq" | "set-uri", [to]) => {
-                template(to).filter(|to| to.starts_with('/')).map(|path| json!({ "path": path }))
+                template(to).filter(|to| to.starts_with('/')).map(|path| draft!(Rewrite { path }))
             }
             ("set-path", [to, ..]) => {
-                template(to).filter(|to| to.starts_with('/')).map(|path| json!({ "path": path }))
+                template(to).filter(|to| to.starts_with('/')).map(|path| draft!(Rewrite { path }))
             }
             ("replace-path" | "replace-uri" | "replace-pathq", [regex, to])
                 if !regex.contains('?') || action == "replace-path" =>
@@ -350,7 +353,7 @@ impl Haproxy<'_, '_> {
                 let to = groups(to);
                 let from = format!("^.*?(?:{regex}).*$");
                 (text::is_regex(&from) && !to.contains("%["))
-                    .then(|| json!({ "regex": [{ "from": from, "to": to }] }))
+                    .then(|| draft!(Rewrite { regex: [draft!(Replaced { from, to })] }))
             }
             _ => None,
         };
@@ -364,12 +367,12 @@ impl Haproxy<'_, '_> {
                     self.out.partial(line.at, line.text(), why, "begin it with a slash");
                 }
                 if matches!(action, "set-path" | "replace-path") {
-                    self.told(line, config["path"].as_str().unwrap_or_default(), acls);
+                    self.told(line, text_of(&config, "path"), acls);
                 } else {
                     let todo = "remove its parameters with `rewrite.query`";
                     self.out.partial(line.at, line.text(), "the query of the request stays", todo);
                 }
-                steps.push(RouteStep::Pass(cond, Plug::new("rewrite", config)));
+                steps.push(RouteStep::Pass(cond, Plug::of(config)));
             }
             _ => self.closed(line, "this rewrite can't be translated", steps),
         }
@@ -394,14 +397,21 @@ impl Haproxy<'_, '_> {
             self.out.partial(line.at, line.text(), why, "");
         }
         let rule = match (action, words) {
-            ("del-header", [name]) => Some(json!({ "operation": "remove", "target": "header", "key": name })),
+            ("del-header", [name]) => {
+                Some(draft!(HeaderRule { operation: "remove", target: "header", key: name }))
+            }
             ("set-header" | "add-header", [name, value]) => template(value).map(|value| {
                 let operation = if action == "set-header" { "set" } else { "append" };
-                json!({ "operation": operation, "target": "header", "key": name, "value": value })
+                draft!(HeaderRule { operation, target: "header", key: name, value })
             }),
             ("replace-header", [name, regex, with]) if !(is_request && name.eq_ignore_ascii_case("host")) => {
                 replacement(regex, with).map(|one| {
-                    json!({ "operation": "replace", "target": "header", "key": name, "replacements": [one] })
+                    draft!(HeaderRule {
+                        operation: "replace",
+                        target: "header",
+                        key: name,
+                        replacements: [one]
+                    })
                 })
             }
             _ => None,
@@ -410,13 +420,13 @@ impl Haproxy<'_, '_> {
             (Some(rule), Ok(cond))
                 if is_request && name.eq_ignore_ascii_case("host") && action == "set-header" =>
             {
-                self.told(line, rule["value"].as_str().unwrap_or_default(), acls);
+                self.told(line, text_of(&rule, "value"), acls);
                 let host = words.get(1).and_then(|host| template(host)).unwrap_or_default();
-                steps.push(RouteStep::Pass(cond, Plug::new("rewrite", json!({ "host": host }))));
+                steps.push(RouteStep::Pass(cond, Plug::of(draft!(Rewrite { host }))));
             }
             (Some(rule), Ok(cond)) => {
-                self.told(line, rule["value"].as_str().unwrap_or_default(), acls);
-                steps.push(RouteStep::Pass(cond, Plug::new(plugin, json!({ "rules": [rule] }))));
+                self.told(line, text_of(&rule, "value"), acls);
+                steps.push(RouteStep::Pass(cond, Plug::of_rules(plugin, [rule])));
             }
             (_, cond)
                 if is_request
@@ -428,10 +438,10 @@ impl Haproxy<'_, '_> {
                     return self.closed(line, no_counterpart(cond.err()), steps);
                 }
                 // What a client sends under this name does not pass for what HAProxy would have said.
-                let rule = json!({ "operation": "remove", "target": "header", "key": name });
+                let rule = draft!(HeaderRule { operation: "remove", target: "header", key: name });
                 let why = format!("{}; the field is removed", no_counterpart(cond.err()));
                 self.out.lost(line.at, line.text(), why, "");
-                steps.push(RouteStep::Pass(Cond::Always, Plug::new(plugin, json!({ "rules": [rule] }))));
+                steps.push(RouteStep::Pass(Cond::Always, Plug::of_rules(plugin, [rule])));
             }
             (_, cond) => {
                 let todo =
@@ -453,6 +463,11 @@ impl Haproxy<'_, '_> {
             _ => self.out.lost(line.at, line.text(), "the gateway does not support this", ""),
         }
     }
+}
+
+/// A text of settings; empty where they have none.
+fn text_of<'s>(settings: &'s Map<String, Value>, key: &str) -> &'s str {
+    settings.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Why a rule about a header is left out: its condition, or what it says.

@@ -1,13 +1,13 @@
 //! Frontends of TCP: a port, and servers, chosen by the name that clients ask for.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::Haproxy;
 use super::acl::Acls;
 use super::plain::plain;
 use super::sections::Section;
 use crate::cond::Cond;
-use crate::draft::{To, set};
+use crate::draft::{IpRestriction, Proxy, To, draft};
 use crate::text;
 
 impl Haproxy<'_, '_> {
@@ -40,15 +40,15 @@ impl Haproxy<'_, '_> {
                 }
             }
             for (names, backend) in &ways {
-                let mut settings = Map::new();
+                let mut settings = Proxy::default();
                 if has("ssl") {
-                    set(&mut settings, "frontend_tls", true);
+                    settings.frontend_tls(true);
                 }
                 if by_name {
-                    set(&mut settings, "passthrough", true);
+                    settings.passthrough(true);
                 }
                 if !names.is_empty() {
-                    set(&mut settings, "hosts", json!(names));
+                    settings.hosts(names);
                 }
                 self.port(&what, section, port, backend, &clients, settings);
             }
@@ -56,8 +56,8 @@ impl Haproxy<'_, '_> {
     }
 
     /// Settings of `ip_restriction`; `None` when the port may not be opened.
-    fn stream_clients(&mut self, section: &Section, acls: &Acls) -> Option<Option<Value>> {
-        let mut clients: Option<Value> = None;
+    fn stream_clients(&mut self, section: &Section, acls: &Acls) -> Option<Option<IpRestriction>> {
+        let mut clients: Option<IpRestriction> = None;
         for line in section.rules(&["tcp-request"]) {
             let words = line.arguments();
             if let Some(why) = line.lacks() {
@@ -132,8 +132,8 @@ impl Haproxy<'_, '_> {
         section: &Section,
         port: u16,
         backend: &str,
-        clients: &Option<Value>,
-        mut settings: Map<String, Value>,
+        clients: &Option<IpRestriction>,
+        mut settings: Proxy,
     ) {
         let found = self.sections.backend(backend);
         let Some((servers, own)) = found.and_then(|own| Some((self.servers(&own)?, own))) else {
@@ -153,34 +153,37 @@ impl Haproxy<'_, '_> {
         }
         let To::Upstream { id: upstream, is_tls } = servers.to else { return };
         let id = self.out.id("proxy", &format!("tcp-{port}"));
-        let mut made =
-            Map::from_iter([("id".to_owned(), json!(id)), ("listen_port".to_owned(), json!(port))]);
-        set(&mut made, "backend_scheme", if is_tls { "tcps" } else { "tcp" });
-        set(&mut made, "upstream_id", upstream);
+        let mut made = draft!(Proxy {
+            id: &id,
+            listen_port: port,
+            backend_scheme: if is_tls { "tcps" } else { "tcp" },
+            upstream_id: upstream
+        });
         made.extend(servers.settings);
         if let Some(millis) =
             section.first(&["timeout", "client"]).and_then(|line| text::millis(line.word(2), 1))
         {
-            settings.entry("tcp_idle_timeout").or_insert(json!(text::seconds(millis).min(86_400)));
+            settings.tcp_idle_timeout(text::seconds(millis).min(86_400));
         }
         made.extend(settings);
-        self.out.proxies.push(Value::Object(made));
+        self.out.proxies.push(made.into());
         if let Some(config) = clients {
-            self.out.plugin(&id, "ip_restriction", config.clone());
+            self.out.plugin(&id, "ip_restriction", config.clone().into());
         }
         self.out.done(section.at, what);
     }
 }
 
 /// Whom a condition on addresses keeps out, as settings of `ip_restriction`.
-fn restriction(cond: &Cond) -> Option<Value> {
+fn restriction(cond: &Cond) -> Option<IpRestriction> {
     let Cond::Is(value) = cond else { return None };
     let only = |value: &Value| {
-        value.as_object().filter(|it| it.len() == 1).and_then(|it| it.get("clients").cloned())
+        let networks = value.as_object().filter(|it| it.len() == 1)?.get("clients")?.as_array()?;
+        Some(networks.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>())
     };
     match value.get("not") {
-        Some(inner) => Some(json!({ "allow": only(inner)? })),
-        None => Some(json!({ "deny": only(value)? })),
+        Some(inner) => Some(draft!(IpRestriction { allow: only(inner)? })),
+        None => Some(draft!(IpRestriction { deny: only(value)? })),
     }
 }
 

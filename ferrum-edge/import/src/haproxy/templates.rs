@@ -1,8 +1,7 @@
 //! HAProxy's texts with samples as the gateway's templates.
 
-use serde_json::{Value, json};
-
 use super::fetch::{cuts_port, split};
+use crate::draft::{Replacement, draft};
 use crate::text;
 
 /// `\1` as `${1}`.
@@ -24,7 +23,7 @@ pub(super) fn groups(text: &str) -> String {
 }
 
 /// A regex and the text that takes the place of the whole value, in which `\1` is a group.
-pub(super) fn replacement(regex: &str, with: &str) -> Option<Value> {
+pub(super) fn replacement(regex: &str, with: &str) -> Option<Replacement> {
     let groups = regex::RegexBuilder::new(regex).size_limit(1 << 20).build().ok()?.captures_len();
     let mut made = String::new();
     let mut rest = with;
@@ -40,7 +39,7 @@ pub(super) fn replacement(regex: &str, with: &str) -> Option<Value> {
     }
     made.push_str(&template(rest)?);
     let pattern = format!("(?s)^.*?(?:{regex}).*$");
-    text::is_regex(&pattern).then(|| json!({ "pattern": pattern, "with": made }))
+    text::is_regex(&pattern).then(|| draft!(Replacement { pattern, with: made }))
 }
 
 /// A text with HAProxy's `%[…]` as one with ours; `None` when one of them has no counterpart.
