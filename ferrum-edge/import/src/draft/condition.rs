@@ -14,6 +14,7 @@ impl Compared for Value {}
 
 /// Conditions, in the making or as they are.
 pub(crate) trait Conditions: Setting {}
+impl<T: Conditions> Conditions for Option<T> {}
 impl Conditions for Vec<Match> {}
 impl Conditions for Vec<Value> {}
 impl<const N: usize> Conditions for [Match; N] {}
