@@ -72,7 +72,7 @@ impl Cond {
     }
 
     pub(crate) fn header(name: impl Into<String>, how: Matcher) -> Self {
-        Self::is(draft!(Match { headers: keyed(name, how.into()) }))
+        Self::is(Match::of_header(name, how))
     }
 
     /// A parameter of the query, decoded.

@@ -8,9 +8,12 @@ mod hosts;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::draft::{Import, Plug, Route, To, set, set_read_timeout};
+use crate::cond::Cond;
+use crate::draft::{
+    Import, Match, Matcher, Plug, Proxy, Redirect, Rewrite, Route, To, draft, set_read_timeout, with_facet,
+};
 use crate::error::Failure;
 use crate::text;
 use crate::tree::{self, Node};
@@ -46,14 +49,15 @@ struct Ingress<'o> {
 /// What all paths of one Ingress have in common.
 #[derive(Debug, Clone, Default)]
 struct Common {
-    settings: Map<String, Value>,
+    settings: Proxy,
     plugins: Vec<Plug>,
     shared: Vec<String>,
     is_tls: bool,
     rewrite: Option<String>,
-    redirect: Option<Value>,
+    redirect: Option<Redirect>,
     app_root: Option<String>,
-    canary: Option<Vec<Value>>,
+    /// Which requests are a canary's, where that is not by weight only.
+    canary: Option<Vec<Cond>>,
     is_canary: bool,
     is_closed: bool,
 }
@@ -247,14 +251,12 @@ impl Ingress<'_> {
                 self.place(route, &common, redirects_plain);
             }
             if let Some(root) = &common.app_root {
-                let mut route = Route::new(
-                    format!("{name}-root"),
-                    To::Redirect(json!({ "status_code": 302, "location": root, "query": "drop" })),
-                );
+                let leads = draft!(Redirect { status_code: 302, location: root, query: "drop" });
+                let mut route = Route::new(format!("{name}-root"), To::Redirect(leads.into()));
                 if !host.is_empty() {
                     route.hosts = vec![host.clone()];
                 }
-                route.matches.push(json!({ "path": { "exact": "/" } }));
+                route.matches.push(draft!(Match { path: Matcher::exact("/") }).into());
                 route.priority = Some(30_000);
                 self.out.route(route);
             }
@@ -276,36 +278,34 @@ impl Ingress<'_> {
                 let start = text.trim_start_matches('^');
                 let whole = format!("(?i){}", text::anywhere(&format!("^{start}{}", twin.ending())));
                 if text::is_regex(&whole) {
-                    json!({ "regex": whole })
+                    Matcher::regex(whole)
                 } else {
                     let why = "this regex is none here";
                     self.out.closed(path.at, format_args!("{what}: path {text}"), why, "write it otherwise");
                     route.to = To::Closed;
-                    json!({ "prefix": "/" })
+                    Matcher::prefix("/")
                 }
             }
-            "Exact" => json!({ "exact": text }),
-            "Prefix" => json!({ "prefix": trimmed(&text) }),
+            "Exact" => Matcher::exact(text),
+            "Prefix" => Matcher::prefix(trimmed(&text)),
             _ => {
                 // As nginx takes a prefix: it may end within a segment.
                 if text != "/" && !text.ends_with('/') {
-                    route
-                        .matches
-                        .push(json!({ "path": { "regex": format!("{}[^/].*", text::literal(&text)) } }));
+                    let within = Matcher::regex(format!("{}[^/].*", text::literal(&text)));
+                    route.matches.push(draft!(Match { path: within }).into());
                 }
-                json!({ "prefix": trimmed(&text) })
+                Matcher::prefix(trimmed(&text))
             }
         };
-        let groups = path_match["regex"].as_str().map_or(0, count_groups);
-        route.matches.insert(0, json!({ "path": path_match }));
+        let groups = path_match.get("regex").and_then(Value::as_str).map_or(0, count_groups);
+        route.matches.insert(0, draft!(Match { path: path_match }).into());
         if is_regex || route.matches.len() > 1 {
             route.priority = Some(length + if twin == Twin::Before { 0 } else { 1 });
         }
         if let (Some(rewrite), true) =
             (&common.rewrite, matches!(route.to, To::Host { .. } | To::Upstream { .. }))
         {
-            let template = captures(rewrite, groups);
-            route.plugins.push(Plug::new("rewrite", json!({ "path": template })));
+            route.plugins.push(Plug::of(draft!(Rewrite { path: captures(rewrite, groups) })));
         }
     }
 
@@ -326,7 +326,7 @@ impl Ingress<'_> {
         }
         let mut to = match &common.redirect {
             _ if common.is_closed => To::Closed,
-            Some(redirect) => To::Redirect(redirect.clone()),
+            Some(redirect) => To::Redirect(redirect.clone().into()),
             None => match self.target(namespace, backend) {
                 Ok((host, port)) => To::Host { host, port, is_tls: common.is_tls },
                 Err(why) => {
@@ -356,18 +356,14 @@ impl Ingress<'_> {
             let Some(conditions) = &common.canary else { return };
             let paths: Vec<Value> = std::mem::take(&mut route.matches);
             for path in &paths {
-                for condition in conditions {
-                    let mut one = path.clone();
-                    if let (Value::Object(one), Value::Object(more)) = (&mut one, condition) {
-                        one.extend(more.clone());
-                    }
-                    route.matches.push(one);
+                for condition in conditions.iter().filter_map(Cond::when) {
+                    route.matches.push(with_facet(path.clone(), &condition));
                 }
             }
             route.priority = Some(route.priority.unwrap_or(0) + 100_000);
         }
         if redirects_plain && route.to != To::Closed && common.redirect.is_none() {
-            route.plugins.insert(0, Plug::new("redirect", json!({ "status_code": 308, "scheme": "https" })));
+            route.plugins.insert(0, Plug::of(draft!(Redirect { status_code: 308, scheme: "https" })));
         }
         self.out.route(route);
     }
@@ -432,13 +428,13 @@ impl Ingress<'_> {
 }
 
 /// Settings of a proxy where nothing else is said.
-fn defaults() -> Map<String, Value> {
-    let mut made = Map::new();
-    set(&mut made, "strip_listen_path", false);
-    set(&mut made, "preserve_host_header", true);
-    set(&mut made, "backend_connect_timeout", "5s");
+fn defaults() -> Proxy {
+    let mut made = Proxy::default();
+    made.strip_listen_path(false);
+    made.preserve_host_header(true);
+    made.backend_connect_timeout("5s");
     set_read_timeout(&mut made, 60_000);
-    set(&mut made, "max_request_body", 1 << 20);
+    made.max_request_body(1 << 20);
     made
 }
 

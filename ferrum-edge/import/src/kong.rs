@@ -26,9 +26,9 @@ mod within;
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::draft::{Import, set};
+use crate::draft::{Import, Proxy};
 use crate::error::Failure;
 use crate::tree::{self, Node};
 use crate::unread;
@@ -132,7 +132,7 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
     let named = |proxy: &Value| proxy.get("hosts").is_some();
     if kong.out.proxies.iter().any(named) && !kong.out.proxies.iter().all(named) {
         // Kong looks at every route, whatever its hosts.
-        set(&mut kong.out.gateway, "host_fallthrough", true);
+        kong.out.gateway.host_fallthrough(true);
     }
     plugins::all_authenticate(&mut kong.out);
     anonymous::tell(&mut kong.out);
@@ -151,7 +151,7 @@ struct Kong {
     /// Names of upstreams, which services name as hosts, and their ids here.
     upstreams: HashMap<String, String>,
     /// Services by name, for routes that stand apart.
-    services: HashMap<String, Map<String, Value>>,
+    services: HashMap<String, Proxy>,
     /// Positions of proxies by the route and by the service they come from.
     of_route: HashMap<String, Vec<usize>>,
     of_service: HashMap<String, Vec<usize>>,
@@ -185,6 +185,11 @@ fn ours<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
 
 fn texts(value: &Node, key: &str) -> Vec<String> {
     value.texts(key)
+}
+
+/// A list that has something in it.
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    Some(list).filter(|list| !list.is_empty())
 }
 
 /// Whether an object is switched off.
@@ -256,8 +261,8 @@ impl Kong {
     }
 
     /// What every proxy of a service says.
-    fn backend(&mut self, place: &str, service: &Node) -> Option<Map<String, Value>> {
-        let mut made = Map::new();
+    fn backend(&mut self, place: &str, service: &Node) -> Option<Proxy> {
+        let mut made = Proxy::default();
         let url = text(service, "url").and_then(split_url);
         let (protocol, host, port, path) = match &url {
             Some(url) => (url.0.clone(), Some(url.1.clone()), url.2, url.3.clone()),
@@ -276,24 +281,22 @@ impl Kong {
             self.out.miss(format_args!("{place}.protocol"), format_args!("`{protocol}` is not known"));
             return None;
         };
-        set(&mut made, "backend_scheme", scheme);
+        made.backend_scheme(scheme);
         if protocol.starts_with("grpc") {
-            set(&mut made, "backend_http_version", "2");
+            made.backend_http_version("2");
         }
         match self.upstreams.get(&host) {
-            Some(id) => set(&mut made, "upstream_id", id.clone()),
-            None if is_srv(&host, port) => set(&mut made, "upstream_id", self.service_upstream(&host)),
+            Some(id) => made.upstream_id(id),
+            None if is_srv(&host, port) => made.upstream_id(self.service_upstream(&host)),
             None => {
-                set(&mut made, "backend_host", host);
-                set(&mut made, "backend_port", port.unwrap_or(default_port));
+                made.backend_host(host);
+                made.backend_port(port.unwrap_or(default_port));
             }
         }
-        if let Some(path) = path.filter(|path| path != "/" && !path.is_empty()) {
-            set(&mut made, "backend_path", path);
-        }
+        made.backend_path(path.filter(|path| path != "/" && !path.is_empty()));
         services::timeouts(scheme, service, &mut made);
         if let Some(verify) = service.get("tls_verify").and_then(Node::bool) {
-            set(&mut made, "backend_tls_verify_server_cert", verify);
+            made.backend_tls_verify_server_cert(verify);
         } else if matches!(scheme, "https" | "tcps") {
             self.out.miss(
                 format_args!("{place}.tls_verify"),

@@ -3,9 +3,7 @@
 //! What `security` asks for is closed unless a plugin stands for it: `apiKey` and HTTP `basic` need consumers, which a
 //! description does not have, and OpenID needs an issuer.
 
-use serde_json::{Map, Value, json};
-
-use crate::draft::{Import, Plug, Route, To, set};
+use crate::draft::{Import, JwksAuth, Match, Matcher, Plug, Provider, Proxy, Route, To, draft};
 use crate::error::Failure;
 use crate::text;
 use crate::tree::{self, Node};
@@ -36,8 +34,7 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
         }
     }
     // Paths that are concrete go first; of others, which may take the same, the one that says more.
-    let ranks =
-        paths.entries().iter().any(|(path, _)| template(path).is_some_and(|it| it.get("regex").is_some()));
+    let ranks = paths.entries().iter().any(|(path, _)| matches!(Shape::of(path), Some(Shape::Regex(_))));
     let mut this = OpenApi { out, document: &document, ranks };
     let servers = document.get("servers");
     for (path, item) in paths.entries() {
@@ -62,8 +59,10 @@ struct OpenApi<'o, 'd> {
 #[derive(Debug, Clone, PartialEq)]
 struct Operation {
     to: To,
-    settings: Map<String, Value>,
+    settings: Proxy,
     plugins: Vec<Plug>,
+    /// The path of its server, which is before its own; none where the server is not known.
+    base: Option<String>,
 }
 
 impl OpenApi<'_, '_> {
@@ -78,7 +77,7 @@ impl OpenApi<'_, '_> {
             );
             return;
         }
-        let Some(matched) = template(path) else {
+        let Some(shape) = Shape::of(path) else {
             self.out.lost(item.at, what, "this path can't be said here; it is not served", "");
             return;
         };
@@ -94,33 +93,17 @@ impl OpenApi<'_, '_> {
             }
         }
         for (operation, methods) in groups {
-            let base =
-                operation.settings.get("__prefix").and_then(Value::as_str).unwrap_or_default().to_owned();
             let mut route = Route::new(format!("{}{path}", methods.join("-")), operation.to);
-            route.settings = operation.settings;
-            route.settings.shift_remove("__prefix");
-            let full = match &matched {
-                Value::Object(how) => {
-                    let (key, value) = how.iter().next().map_or(("exact", ""), |(key, value)| {
-                        (key.as_str(), value.as_str().unwrap_or_default())
-                    });
-                    let value = if key == "regex" {
-                        format!("{}{value}", text::literal(&base))
-                    } else {
-                        format!("{base}{value}")
-                    };
-                    json!({ key: value })
-                }
-                other => other.clone(),
-            };
-            let mut one = json!({ "path": full, "methods": methods });
+            route.settings = operation.settings.into();
+            let full = shape.below(operation.base.as_deref().unwrap_or_default(), path);
+            let mut one = draft!(Match { path: full, methods: &methods });
             if item.has("head")
                 && methods.iter().any(|it| it == "GET")
                 && !methods.iter().any(|it| it == "HEAD")
             {
-                one["not"] = json!({ "methods": ["HEAD"] });
+                one.not(draft!(Match { methods: ["HEAD"] }));
             }
-            route.matches.push(one);
+            route.matches.push(one.into());
             route.priority = self.ranks.then(|| rank(path));
             route.plugins = operation.plugins;
             self.out.route(route);
@@ -128,7 +111,8 @@ impl OpenApi<'_, '_> {
     }
 
     fn operation(&mut self, what: &str, operation: &Node, servers: Option<&Node>) -> Operation {
-        let mut made = Operation { to: To::Closed, settings: Map::new(), plugins: Vec::new() };
+        let mut made =
+            Operation { to: To::Closed, settings: Proxy::default(), plugins: Vec::new(), base: None };
         let asked = operation.get("security").or_else(|| {
             // An empty list of its own says that nothing is asked for.
             let own = operation.has("security");
@@ -157,8 +141,8 @@ impl OpenApi<'_, '_> {
         let url = url.as_deref().and_then(text::url);
         if let Some(url) = &url {
             // Clients ask here as they would ask there.
-            let base = url.path.split('?').next().unwrap_or_default().trim_end_matches('/').to_owned();
-            set(&mut made.settings, "__prefix", base);
+            let base = url.path.split('?').next().unwrap_or_default().trim_end_matches('/');
+            made.base = Some(base.to_owned());
         }
         match url.filter(|url| matches!(url.scheme.as_str(), "http" | "https")) {
             _ if is_closed => {}
@@ -166,7 +150,7 @@ impl OpenApi<'_, '_> {
                 let is_tls = url.scheme == "https";
                 let port = url.port.unwrap_or(if is_tls { 443 } else { 80 });
                 made.to = To::Host { host: url.host, port, is_tls };
-                set(&mut made.settings, "strip_listen_path", false);
+                made.settings.strip_listen_path(false);
                 self.out.done(operation.at, what);
             }
             None => {
@@ -206,7 +190,7 @@ impl OpenApi<'_, '_> {
                     ("openIdConnect", Some(issuer))
                         if asked.items().len() == 1 && alternative.entries().len() == 1 =>
                     {
-                        Some(Plug::new("jwks_auth", json!({ "providers": [{ "issuer": issuer }] })))
+                        Some(Plug::of(draft!(JwksAuth { providers: [draft!(Provider { issuer })] })))
                     }
                     _ => None,
                 };
@@ -254,40 +238,64 @@ fn rank(path: &str) -> i64 {
     i64::try_from(first + rest).unwrap_or(0) + whole
 }
 
-/// `/users/{id}` as a template, `/a/{b}.json` as a regex, `/a` as it is; `None` for what is no path.
-fn template(path: &str) -> Option<Value> {
-    if path.contains(['?', '#']) {
-        return None;
-    }
-    if !path.contains('{') {
-        return Some(json!({ "exact": path }));
-    }
-    let mut regex = String::new();
-    let mut rest = path;
-    while let Some((before, after)) = rest.split_once('{') {
-        regex.push_str(&text::literal(before));
-        regex.push_str("[^/]+");
-        rest = after.split_once('}')?.1;
-    }
-    regex.push_str(&text::literal(rest));
-    let mut names: Vec<&str> = Vec::new();
-    let whole =
-        path.split('/').all(|segment| match segment.strip_prefix('{').and_then(|it| it.strip_suffix('}')) {
-            Some(name) => {
-                let good = !name.is_empty()
-                    && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-                    && !name.starts_with(|c: char| c.is_ascii_digit())
-                    && !names.contains(&name);
-                names.push(name);
-                good
+/// How a path is compared.
+enum Shape {
+    /// As it is: `/a`.
+    Exact,
+    /// By its segments: `/users/{id}`.
+    Template,
+    /// By this regex: `/a/{b}.json`.
+    Regex(String),
+}
+
+impl Shape {
+    /// `None` for what is no path.
+    fn of(path: &str) -> Option<Self> {
+        if path.contains(['?', '#']) {
+            return None;
+        }
+        if !path.contains('{') {
+            return Some(Self::Exact);
+        }
+        let mut regex = String::new();
+        let mut rest = path;
+        while let Some((before, after)) = rest.split_once('{') {
+            regex.push_str(&text::literal(before));
+            regex.push_str("[^/]+");
+            rest = after.split_once('}')?.1;
+        }
+        regex.push_str(&text::literal(rest));
+        let mut names: Vec<&str> = Vec::new();
+        let whole = path.split('/').all(|segment| {
+            match segment.strip_prefix('{').and_then(|it| it.strip_suffix('}')) {
+                Some(name) => {
+                    let good = !name.is_empty()
+                        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+                        && !name.starts_with(|c: char| c.is_ascii_digit())
+                        && !names.contains(&name);
+                    names.push(name);
+                    good
+                }
+                None => !segment.contains(['{', '}']),
             }
-            None => !segment.contains(['{', '}']),
         });
-    Some(if whole { json!({ "template": path }) } else { json!({ "regex": regex }) })
+        Some(if whole { Self::Template } else { Self::Regex(regex) })
+    }
+
+    /// The path below another one, which is taken as it is.
+    fn below(&self, base: &str, path: &str) -> Matcher {
+        match self {
+            Self::Exact => Matcher::exact(format!("{base}{path}")),
+            Self::Template => Matcher::template(format!("{base}{path}")),
+            Self::Regex(regex) => Matcher::regex(format!("{}{regex}", text::literal(base))),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::Options;
     use crate::draft::answers_itself;

@@ -7,6 +7,7 @@ pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
 
 settings! {
     IpRestriction: "ip_restriction" { allow: Texts, deny: Texts, status_code: Number }
+    BotDetection: "bot_detection" { deny: Texts, allow: Texts }
     AccessControl: "access_control" { allowed_groups: Texts, disallowed_groups: Texts }
     Cors: "cors" {
         allowed_origins: Texts, allowed_methods: Texts, allowed_headers: Texts, exposed_headers: Texts, allow_credentials: Flag,

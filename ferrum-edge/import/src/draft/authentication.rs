@@ -3,7 +3,23 @@
 use super::settings::{Amount, Any, Flag, List, Number, Numbers, One, Text, Texts, settings};
 
 settings! {
-    BasicAuth: "basic_auth" { realm: Text, htpasswd_files: Texts, hide_credentials: Flag }
+    KeyAuth: "key_auth" { key_location: Texts, hide_credentials: Flag, anonymous: Text }
+    BasicAuth: "basic_auth" { realm: Text, htpasswd_files: Texts, hide_credentials: Flag, anonymous: Text }
+    HmacAuth: "hmac_auth" {
+        schemes: Texts, clock_skew: Amount, algorithms: Texts, enforce_headers: Texts, validate_request_body: Flag,
+        hide_credentials: Flag, anonymous: Text,
+    }
+    JwtAuth: "jwt_auth" {
+        token_lookup: Texts, consumer_claim_field: Text, require_exp: Flag, hide_credentials: Flag, anonymous: Text,
+    }
+    LdapAuth: "ldap_auth" {
+        urls: Texts, start_tls: Flag, plaintext: Flag, bind_dn: Text, realm: Text, hide_credentials: Flag, anonymous: Text,
+        cache_ttl: Amount,
+    }
+    Introspection: "oauth2_introspection" {
+        introspection_url: Text, client_id: Text, client_secret: Text, token_type_hint: Text, cache_ttl: Amount,
+        required_scopes: Texts, hide_credentials: Flag, anonymous: Text,
+    }
     JwksAuth: "jwks_auth" {
         providers: List<Provider>, claims_to_headers: Any, hide_credentials: Flag, require_exp: Flag,
     }

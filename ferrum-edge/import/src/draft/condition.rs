@@ -1,9 +1,9 @@
 //! Conditions as they are written: of `matches`, and of `when`.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::matcher::Matcher;
-use super::settings::{Any, Flag, Numbers, One, Setting, Text, Texts, settings};
+use super::settings::{Any, Flag, Numbers, One, Setting, Text, Texts, draft, settings};
 
 /// How a path or another text is compared; a text alone is a prefix of paths, and others are the same.
 pub(crate) trait Compared: Setting {}
@@ -14,6 +14,7 @@ impl Compared for Value {}
 
 /// Conditions, in the making or as they are.
 pub(crate) trait Conditions: Setting {}
+impl<T: Conditions> Conditions for Option<T> {}
 impl Conditions for Vec<Match> {}
 impl Conditions for Vec<Value> {}
 impl<const N: usize> Conditions for [Match; N] {}
@@ -32,4 +33,12 @@ settings! {
     Tls: "proxies/matches/tls" { server_names: Texts, client_certificate: One<Certificate> }
     /// Client certificates.
     Certificate: "proxies/matches/tls/client_certificate" { present: Flag }
+}
+
+impl Match {
+    /// Requests by one header.
+    pub(crate) fn of_header(name: impl Into<String>, how: Matcher) -> Self {
+        let by_name: Map<String, Value> = Map::from_iter([(name.into(), how.into())]);
+        draft!(Match { headers: by_name })
+    }
 }

@@ -32,7 +32,16 @@ settings! {
     /// Access records.
     AccessLog: "gateway/access_log" { sinks: List<Sink> }
     /// Where access records go.
-    Sink: "gateway/access_log/sinks" { name: Text, format: Text, template: Text, when: Any, proxies: Texts }
+    Sink: "gateway/access_log/sinks" {
+        name: Text, format: Text, template: Text, when: Any, proxies: Texts, stdout: One<LogStdout>, file: One<LogFile>,
+        http: One<LogHttp>, tcp: One<LogTcp>,
+    }
+    /// The program's output.
+    LogStdout: "gateway/access_log/sinks/stdout" {}
     /// A file of them.
     LogFile: "gateway/access_log/sinks/file" { path: Text, max_size: Amount, keep: Number }
+    /// A server that they are posted to.
+    LogHttp: "gateway/access_log/sinks/http" { url: Text, headers: Any, timeout: Amount }
+    /// A connection that they are written to.
+    LogTcp: "gateway/access_log/sinks/tcp" { address: Text }
 }

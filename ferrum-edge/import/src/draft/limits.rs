@@ -1,6 +1,6 @@
 //! Plugins that limit rates, sizes and bandwidth, and share traffic out.
 
-use super::settings::{Amount, Any, List, Number, One, Text, settings};
+use super::settings::{Amount, Any, Flag, List, Number, One, Text, settings};
 
 settings! {
     RateLimiting: "rate_limiting" {
@@ -14,7 +14,7 @@ settings! {
     ConcurrencyLimiting: "concurrency_limiting" {
         max_concurrent: Number, limit_by: Any, on_missing: Text, max_waiting: Number, status_code: Number,
     }
-    RequestSizeLimiting: "request_size_limiting" { max_size: Amount }
+    RequestSizeLimiting: "request_size_limiting" { max_size: Amount, require_content_length: Flag }
     ResponseSizeLimiting: "response_size_limiting" { max_size: Amount }
     BandwidthLimit: "bandwidth_limit" { download: Amount, limit_by: Any, on_missing: Text }
     TrafficSplit: "traffic_split" { splits: List<Split>, overrides: List<Override> }

@@ -1,11 +1,12 @@
 //! Proxies: their targets, and how those are asked.
 
+use super::condition::Conditions;
 use super::settings::{Amount, Any, Flag, List, Number, Numbers, One, Text, Texts, settings};
 
 settings! {
     /// A proxy.
     Proxy: "proxies" {
-        id: Text, hosts: Texts, listen_path: Text, matches: Any, priority: Number, plugins: List<PluginRef>,
+        id: Text, hosts: Texts, listen_path: Text, matches: Conditions, priority: Number, plugins: List<PluginRef>,
         // Its target.
         backend_scheme: Text, backend_protocol: Text, backend_http_version: Text, backend_host: Text, backend_port: Number,
         upstream_id: Text, backend_path: Text, strip_listen_path: Flag, preserve_host_header: Flag, fastcgi: One<FastCgi>,

@@ -135,6 +135,12 @@ impl<T: Settings> List<T> for Vec<T> {}
 impl<T: Settings> List<T> for Option<Vec<T>> {}
 impl<T: Settings, const N: usize> List<T> for [T; N] {}
 
+/// Settings within settings, or a list of them.
+pub(crate) trait OneOrList<T>: Setting {}
+impl<T: Settings> OneOrList<T> for T {}
+impl<T: Settings> OneOrList<T> for Vec<T> {}
+impl<T: Settings> OneOrList<T> for Option<Vec<T>> {}
+
 /// A type of settings.
 pub(crate) trait Settings:
     Default + Setting + Into<Value> + DerefMut<Target = Map<String, Value>>

@@ -21,4 +21,8 @@ settings! {
         algorithms: Texts, min_content_length: Amount, content_types: Texts, gzip_level: Number,
     }
     GrpcWeb: "grpc_web" {}
+    CorrelationId: "correlation_id" { header_name: Text, echo_downstream: Flag }
+    OtelTracing: "otel_tracing" { exporter: One<SpanExporter> }
+    /// Where traces go.
+    SpanExporter: "otel_tracing/exporter" { endpoint: Text }
 }

@@ -1,10 +1,8 @@
 //! Who may come in, by annotations: passwords of a Secret, and a server that is asked.
 
-use serde_json::json;
-
 use super::annotations::{Annotation, get};
 use super::{Common, Ingress};
-use crate::draft::{Password, Plug, basic_auth, only_group};
+use crate::draft::{ForwardAuth, Password, Plug, basic_auth, draft, only_group};
 use crate::text;
 use crate::tree::Node;
 
@@ -61,9 +59,12 @@ impl Ingress<'_> {
         let fields: Vec<String> = get(ingress, "auth-response-headers")
             .map(|it| it.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect())
             .unwrap_or_default();
-        let config =
-            json!({ "url": said, "convention": "nginx", "response_headers": fields, "status_on_error": 500 });
-        made.plugins.push(Plug::new("forward_auth", config));
+        made.plugins.push(Plug::of(draft!(ForwardAuth {
+            url: said,
+            convention: "nginx",
+            response_headers: fields,
+            status_on_error: 500,
+        })));
         self.out.done(value.at, what);
     }
 }

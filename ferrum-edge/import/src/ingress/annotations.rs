@@ -1,9 +1,11 @@
 //! Annotations of an Ingress: ingress-nginx's, and those of others, of which none may open what they guard.
 
-use serde_json::json;
-
 use super::{Common, Ingress, defaults};
-use crate::draft::{Plug, set, set_read_timeout};
+use crate::cond::Cond;
+use crate::draft::{
+    ConcurrencyLimiting, Cors, IpRestriction, Limit, Plug, RateLimiting, Redirect, Retry, Rewrite, draft,
+    set_read_timeout,
+};
 use crate::text;
 use crate::tree::Node;
 
@@ -92,7 +94,7 @@ impl Ingress<'_> {
     /// What the annotations say for all paths.
     pub(super) fn common(&mut self, what: &str, namespace: &str, ingress: &Node) -> Common {
         let mut made = Common { settings: defaults(), ..Common::default() };
-        made.settings.extend(self.all.settings.clone());
+        made.settings.append(&mut self.all.settings.clone());
         let none = Node::default();
         for (key, value) in ingress.path(&["metadata", "annotations"]).unwrap_or(&none).entries() {
             let text = value.plain().unwrap_or_default();
@@ -208,8 +210,11 @@ impl Ingress<'_> {
         if networks.is_empty() || !networks.iter().all(|it| text::is_network(it)) {
             return self.closed(what, value, "these are not networks", made);
         }
-        let key = if name == "denylist-source-range" { "deny" } else { "allow" };
-        made.plugins.push(Plug::new("ip_restriction", json!({ key: networks })));
+        made.plugins.push(Plug::of(if name == "denylist-source-range" {
+            draft!(IpRestriction { deny: networks })
+        } else {
+            draft!(IpRestriction { allow: networks })
+        }));
         self.out.done(value.at, what);
     }
 
@@ -258,7 +263,7 @@ impl Ingress<'_> {
             "rewrite-target" => made.rewrite = Some(said.to_owned()),
             "app-root" => made.app_root = Some(said.to_owned()).filter(|root| root.starts_with('/')),
             "proxy-body-size" => match text::bytes(said, 1000) {
-                Some(bytes) => set(&mut made.settings, "max_request_body", bytes),
+                Some(bytes) => made.settings.max_request_body(bytes),
                 None => {
                     self.out.lost(value.at, what, "it is not a size", "");
                     return true;
@@ -276,18 +281,17 @@ impl Ingress<'_> {
                 let millis = millis.clamp(1, 86_400_000);
                 match name {
                     "proxy-read-timeout" => set_read_timeout(&mut made.settings, millis),
-                    _ => set(&mut made.settings, "backend_connect_timeout", text::duration(millis)),
+                    _ => made.settings.backend_connect_timeout(text::duration(millis)),
                 }
             }
             "proxy-next-upstream-tries" => {
                 if let Ok(tries) = said.parse::<u64>() {
-                    let retry = json!({ "max_retries": tries.saturating_sub(1).min(100) });
-                    set(&mut made.settings, "retry", retry);
+                    made.settings.retry(draft!(Retry { max_retries: tries.saturating_sub(1).min(100) }));
                 }
             }
-            "proxy-ssl-verify" => set(&mut made.settings, "backend_tls_verify_server_cert", said == "on"),
-            "proxy-ssl-name" => set(&mut made.settings, "backend_tls_server_name", said),
-            "upstream-vhost" => made.plugins.push(Plug::new("rewrite", json!({ "host": said }))),
+            "proxy-ssl-verify" => made.settings.backend_tls_verify_server_cert(said == "on"),
+            "proxy-ssl-name" => made.settings.backend_tls_server_name(said),
+            "upstream-vhost" => made.plugins.push(Plug::of(draft!(Rewrite { host: said }))),
             _ => return false,
         }
         self.out.done(value.at, what);
@@ -310,7 +314,7 @@ impl Ingress<'_> {
         if !is_good {
             return self.closed(what, value, "this redirect can't be translated", made);
         }
-        made.redirect = Some(json!({ "status_code": status, "location": to, "query": "drop" }));
+        made.redirect = Some(draft!(Redirect { status_code: status, location: to, query: "drop" }));
         self.out.done(value.at, what);
     }
 
@@ -320,7 +324,7 @@ impl Ingress<'_> {
             protocol @ ("HTTPS" | "GRPCS" | "GRPC") => {
                 made.is_tls = protocol != "GRPC";
                 if protocol.starts_with("GRPC") {
-                    set(&mut made.settings, "backend_http_version", "2");
+                    made.settings.backend_http_version("2");
                 }
                 if made.is_tls {
                     let why = "ingress-nginx checks no certificates by default; here they are checked";
@@ -376,20 +380,14 @@ impl Ingress<'_> {
         } else {
             self.out.done(value.at, what);
         }
-        let mut config = json!({ "allowed_origins": if any { vec!["*".to_owned()] } else { origins }, "allow_credentials": credentials });
-        for (theirs, ours) in [
-            ("cors-allow-methods", "allowed_methods"),
-            ("cors-allow-headers", "allowed_headers"),
-            ("cors-expose-headers", "exposed_headers"),
-        ] {
-            if let Some(list) = list(theirs) {
-                config[ours] = json!(list);
-            }
-        }
-        if let Some(age) = get(ingress, "cors-max-age").and_then(|it| it.parse::<u64>().ok()) {
-            config["max_age"] = json!(age);
-        }
-        made.plugins.push(Plug::new("cors", config));
+        made.plugins.push(Plug::of(draft!(Cors {
+            allowed_origins: if any { vec!["*".to_owned()] } else { origins },
+            allow_credentials: credentials,
+            allowed_methods: list("cors-allow-methods"),
+            allowed_headers: list("cors-allow-headers"),
+            exposed_headers: list("cors-expose-headers"),
+            max_age: get(ingress, "cors-max-age").and_then(|it| it.parse::<u64>().ok()),
+        })));
     }
 
     fn limit(&mut self, one: Annotation<'_>, ingress: &Node, made: &mut Common) {
@@ -400,19 +398,19 @@ impl Ingress<'_> {
         let free: Vec<String> = get(ingress, "limit-whitelist")
             .map(|it| it.split(',').map(|it| it.trim().to_owned()).collect())
             .unwrap_or_default();
-        let when = (!free.is_empty() && free.iter().all(|it| text::is_network(it)))
-            .then(|| json!({ "not": { "clients": free } }));
+        let are_networks = !free.is_empty() && free.iter().all(|it| text::is_network(it));
+        let when = if are_networks { Cond::clients(free).negate() } else { Cond::Always };
         let plug = if name == "limit-connections" {
-            Plug::new("concurrency_limiting", json!({ "max_concurrent": most, "status_code": 503 }))
+            Plug::of(draft!(ConcurrencyLimiting { max_concurrent: most, status_code: 503 }))
         } else {
             let burst =
                 get(ingress, "limit-burst-multiplier").and_then(|it| it.parse::<u64>().ok()).unwrap_or(5);
             let per = if name == "limit-rps" { "1s" } else { "1m" };
-            let limit =
-                json!({ "rate": most, "per": per, "burst": most.saturating_mul(burst).saturating_add(1) });
-            Plug::new("rate_limiting", json!({ "limits": [limit], "headers": "none", "status_code": 503 }))
+            let burst = most.saturating_mul(burst).saturating_add(1);
+            let limits = [draft!(Limit { rate: most, per, burst })];
+            Plug::of(draft!(RateLimiting { limits, headers: "none", status_code: 503 }))
         };
-        made.plugins.push(plug.when(when));
+        made.plugins.push(plug.when(when.when()));
         self.out.done(value.at, what);
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
-
 use super::annotations::{get, says};
 use super::{Common, Ingress, defaults};
-use crate::draft::{Plug, Route};
+use crate::cond::Cond;
+use crate::draft::{Match, Matcher, Override, Plug, Route, Split, Target, TrafficSplit, Upstream, draft};
 use crate::text;
 use crate::tree::Node;
 
@@ -30,16 +29,17 @@ pub(super) struct Share {
     total: u64,
     is_tls: bool,
     /// The header and cookie that keep a request away from it.
-    never: Vec<Value>,
+    never: Vec<Override>,
 }
 
 impl Share {
     /// What the main Ingress's proxies do with it; `None` where the two are asked in different ways.
     pub(super) fn plug(&self, is_tls: bool) -> Option<Plug> {
         let main = self.total.saturating_sub(self.weight);
-        let splits = json!([{ "weight": main }, { "upstream_id": self.upstream, "weight": self.weight.min(self.total) }]);
-        let config = json!({ "splits": splits, "overrides": self.never });
-        (is_tls == self.is_tls).then(|| Plug::new("traffic_split", config))
+        let own = draft!(Split { upstream_id: &self.upstream, weight: self.weight.min(self.total) });
+        let splits = [draft!(Split { weight: main }), own];
+        (is_tls == self.is_tls)
+            .then(|| Plug::of(draft!(TrafficSplit { splits, overrides: self.never.clone() })))
     }
 }
 
@@ -56,10 +56,10 @@ impl Ingress<'_> {
             let protocol = get(ingress, "backend-protocol").unwrap_or_default().to_ascii_uppercase();
             let mut never = Vec::new();
             if let Some(header) = get(ingress, "canary-by-header") {
-                never.push(json!({ "header": header, "value": "never" }));
+                never.push(draft!(Override { header, value: "never" }));
             }
             if let Some(cookie) = get(ingress, "canary-by-cookie") {
-                never.push(json!({ "cookie": cookie, "value": "never" }));
+                never.push(draft!(Override { cookie, value: "never" }));
             }
             for rule in ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items) {
                 let host = rule.text_of("host").unwrap_or("").to_ascii_lowercase();
@@ -70,9 +70,8 @@ impl Ingress<'_> {
                         continue;
                     };
                     let upstream = self.out.id("upstream", &format!("{name}-canary"));
-                    self.out
-                        .upstreams
-                        .push(json!({ "id": upstream, "targets": [{ "host": target, "port": port }] }));
+                    let targets = [draft!(Target { host: target, port })];
+                    self.out.upstreams.push(draft!(Upstream { id: &upstream, targets }).into());
                     let place =
                         (namespace.clone(), host.clone(), path.text_of("path").unwrap_or("/").to_owned());
                     let share = Share {
@@ -155,7 +154,7 @@ impl Ingress<'_> {
             }
             match as_main {
                 Some(path) => self.path(&what, &path, &host, &common, &mut route),
-                None => route.matches.push(json!({ "path": { "prefix": "/" } })),
+                None => route.matches.push(draft!(Match { path: Matcher::prefix("/") }).into()),
             }
             self.place(route, &common, redirects_plain);
         }
@@ -172,14 +171,14 @@ impl Ingress<'_> {
             let field = header.to_ascii_lowercase();
             let how = match (get(ingress, "canary-by-header-value"), get(ingress, "canary-by-header-pattern"))
             {
-                (Some(value), _) => json!({ "exact": value }),
-                (None, Some(pattern)) => json!({ "regex": text::anywhere(&pattern) }),
-                (None, None) => json!({ "exact": "always" }),
+                (Some(value), _) => Matcher::exact(value),
+                (None, Some(pattern)) => Matcher::regex(text::anywhere(&pattern)),
+                (None, None) => Matcher::exact("always"),
             };
-            ways.push(json!({ "headers": { field: how } }));
+            ways.push(Cond::header(field, how));
         }
         if let Some(cookie) = get(ingress, "canary-by-cookie") {
-            ways.push(json!({ "cookies": { cookie: { "exact": "always" } } }));
+            ways.push(Cond::cookie(cookie, Matcher::exact("always")));
         }
         self.out.done(value.at, what);
         made.canary = Some(ways).filter(|ways| !ways.is_empty());

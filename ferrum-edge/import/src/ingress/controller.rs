@@ -1,10 +1,13 @@
 //! The controller's ConfigMap: what ingress-nginx does for all Ingresses.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::Ingress;
 use super::annotations::{Annotation, denies, get, is_guard, says};
-use crate::draft::{Matcher, Plug, set};
+use crate::draft::{
+    ForwardAuth, IpRestriction, Match, Matcher, Plug, PluginConfig, Proxy, RequestTermination, Settings,
+    draft,
+};
 use crate::text;
 use crate::tree::Node;
 
@@ -36,14 +39,14 @@ const OWN: &[&str] = &[
 #[derive(Debug, Default)]
 pub(super) struct Controller {
     /// Who is asked whether a caller may come in, and the paths for which nobody is.
-    auth: Option<(Value, Vec<String>)>,
-    allow: Option<Value>,
-    deny: Option<Value>,
+    auth: Option<(ForwardAuth, Vec<String>)>,
+    allow: Option<Vec<String>>,
+    deny: Option<Vec<String>>,
     /// Networks that are kept out of all hosts, whatever an Ingress says.
-    blocked: Option<Value>,
+    blocked: Option<Vec<String>>,
     pub(super) redirects: Option<bool>,
     pub(super) forces_redirects: bool,
-    pub(super) settings: Map<String, Value>,
+    pub(super) settings: Proxy,
     /// Something that guards can't be translated.
     pub(super) is_closed: bool,
 }
@@ -72,7 +75,7 @@ impl Ingress<'_> {
         let list: Vec<String> =
             said.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect();
         let networks =
-            || (!list.is_empty() && list.iter().all(|it| text::is_network(it))).then(|| json!(list));
+            || (!list.is_empty() && list.iter().all(|it| text::is_network(it))).then(|| list.clone());
         match key {
             _ if said.is_empty() => self.out.needless(value.at, what, "it says nothing"),
             "global-auth-url" => self.global_auth(what, said, value, data),
@@ -138,12 +141,11 @@ impl Ingress<'_> {
     }
 
     /// A plugin for all proxies.
-    fn everywhere(&mut self, plugin: &str, config: Value, when: Value) {
-        let id = self.out.id("plugin", &format!("controller-{plugin}"));
-        let made = json!({
-            "id": id, "plugin_name": plugin, "scope": "global", "config": config, "when": when,
-        });
-        self.out.plugin_configs.push(made);
+    fn everywhere<S: Settings>(&mut self, config: S, when: Match) {
+        let (plugin_name, config): (&str, Value) = (S::PLACE, config.into());
+        let id = self.out.id("plugin", &format!("controller-{plugin_name}"));
+        let made = draft!(PluginConfig { id, plugin_name, scope: "global", config, when });
+        self.out.plugin_configs.push(made.into());
     }
 
     /// `global-auth-url`: who is asked about the requests of every Ingress that does not say otherwise.
@@ -159,9 +161,11 @@ impl Ingress<'_> {
             let list = data.text_of(key)?.split(',').map(|it| it.trim().to_owned());
             Some(list.filter(|it| !it.is_empty()).collect())
         };
-        let config = json!({
-            "url": said, "convention": "nginx", "status_on_error": 500,
-            "response_headers": split("global-auth-response-headers").unwrap_or_default(),
+        let config = draft!(ForwardAuth {
+            url: said,
+            convention: "nginx",
+            status_on_error: 500,
+            response_headers: split("global-auth-response-headers").unwrap_or_default(),
         });
         let free =
             split("no-auth-locations").unwrap_or_else(|| vec!["/.well-known/acme-challenge".to_owned()]);
@@ -175,21 +179,21 @@ impl Ingress<'_> {
             let (flag, regex) = match (it.strip_prefix("~*"), it.strip_prefix('~')) {
                 (Some(regex), _) => ("(?i)", regex),
                 (None, Some(regex)) => ("", regex),
-                (None, None) => return Some(json!({ "exact": it, "ignore_case": true })),
+                (None, None) => return Some(Matcher::exact(it).ignore_case(true)),
             };
             let regex = format!("{flag}{regex}");
-            if let Some(how) = Matcher::contained(&regex).map(Value::from) {
+            if let Some(how) = Matcher::contained(&regex) {
                 return Some(how);
             }
             let whole = format!("{flag}{}", text::anywhere(regex.strip_prefix(flag)?));
-            text::is_regex(&whole).then(|| json!({ "regex": whole }))
+            text::is_regex(&whole).then(|| Matcher::regex(whole))
         };
         let Some(all) = list.iter().map(one).collect::<Option<Vec<_>>>() else {
             return self.close_all(what, value, "one of its regexes is none here");
         };
-        let any: Vec<Value> = all.into_iter().map(|how| json!({ "headers": { header: how } })).collect();
-        let config = json!({ "status_code": 403, "content_type": "text/plain", "body": "" });
-        self.everywhere("request_termination", config, json!({ "any": any }));
+        let any: Vec<Match> = all.into_iter().map(|how| Match::of_header(header, how)).collect();
+        let config = draft!(RequestTermination { status_code: 403, content_type: "text/plain", body: "" });
+        self.everywhere(config, draft!(Match { any }));
         self.out.done(value.at, what);
     }
 
@@ -197,12 +201,12 @@ impl Ingress<'_> {
     fn trusts(&mut self, what: &str, key: &str, said: &str, value: &Node, data: &Node) {
         let is_on = |key: &str| data.get(key).and_then(Node::plain).as_deref() == Some("true");
         if key == "use-proxy-protocol" && said == "true" {
-            set(&mut self.out.gateway, "accept_proxy_protocol", true);
+            self.out.gateway.accept_proxy_protocol(true);
         }
         if is_on("use-forwarded-headers") || is_on("use-proxy-protocol") {
             let cidr = data.text_of("proxy-real-ip-cidr").unwrap_or("0.0.0.0/0,::/0");
             let list: Vec<&str> = cidr.split(',').map(str::trim).filter(|it| text::is_network(it)).collect();
-            set(&mut self.out.gateway, "trusted_proxies", json!(list));
+            self.out.gateway.trusted_proxies(list);
         }
         self.out.done(value.at, what);
     }
@@ -211,24 +215,24 @@ impl Ingress<'_> {
     pub(super) fn for_all(&mut self, what: &str, ingress: &Node, made: &mut super::Common) {
         made.is_closed |= self.all.is_closed;
         if let Some(blocked) = &self.all.blocked {
-            made.plugins.push(Plug::new("ip_restriction", json!({ "deny": blocked })));
+            made.plugins.push(Plug::of(draft!(IpRestriction { deny: blocked })));
         }
         let has = |keys: &[&str]| keys.iter().any(|key| get(ingress, key).is_some());
         if let Some(allow) =
             self.all.allow.clone().filter(|_| !has(&["whitelist-source-range", "allowlist-source-range"]))
         {
-            made.plugins.push(Plug::new("ip_restriction", json!({ "allow": allow })));
+            made.plugins.push(Plug::of(draft!(IpRestriction { allow })));
         }
         if let Some(deny) = self.all.deny.clone().filter(|_| !has(&["denylist-source-range"])) {
-            made.plugins.push(Plug::new("ip_restriction", json!({ "deny": deny })));
+            made.plugins.push(Plug::of(draft!(IpRestriction { deny })));
         }
         match &self.all.auth {
             _ if denies(ingress, "enable-global-auth") || has(&["auth-url"]) => {}
             Some((config, free)) => {
-                let paths: Vec<Value> =
-                    free.iter().map(|path| json!({ "path": { "prefix": path } })).collect();
-                let when = (!paths.is_empty()).then(|| json!({ "not": { "any": paths } }));
-                made.plugins.push(Plug::new("forward_auth", config.clone()).when(when));
+                let paths: Vec<Match> =
+                    free.iter().map(|path| draft!(Match { path: Matcher::prefix(path) })).collect();
+                let when = (!paths.is_empty()).then(|| draft!(Match { not: draft!(Match { any: paths }) }));
+                made.plugins.push(Plug::of(config.clone()).when(when.map(Value::from)));
             }
             None if says(ingress, "enable-global-auth") => {
                 let why = "the server to ask is in the controller's ConfigMap, which is not in the files";

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::annotations::{get, is_guard, says};
 use super::{Ingress, Named};
-use crate::draft::{Route, To};
+use crate::draft::{Match, Matcher, Route, To, draft};
 use crate::text;
 use crate::tree::Node;
 
@@ -106,7 +106,7 @@ impl Ingress<'_> {
             for proxy in &mut self.out.proxies {
                 let Some(Value::Array(hosts)) = proxy.get_mut("hosts") else { continue };
                 if hosts.iter().any(|it| it == host) {
-                    hosts.extend(names.iter().map(|name| json!(name)));
+                    hosts.extend(names.iter().cloned().map(Value::from));
                 }
             }
         }
@@ -120,12 +120,11 @@ impl Ingress<'_> {
             return;
         }
         let mut route = Route::new("closed-alias", To::Closed);
-        let fits = text::host_regex(regex).map(|regex| json!({ "regex": regex }));
-        let mut one = json!({ "path": { "prefix": "/" } });
-        if let Some(fits) = fits {
-            one["authority"] = fits;
+        let mut one = draft!(Match { path: Matcher::prefix("/") });
+        if let Some(regex) = text::host_regex(regex) {
+            one.authority(Matcher::regex(regex));
         }
-        route.matches.push(one);
+        route.matches.push(one.into());
         route.priority = Some(1_000_000);
         self.out.route(route);
     }

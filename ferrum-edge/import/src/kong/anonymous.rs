@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::callers::{localise, named_configs};
 use super::plugins::{AUTHENTICATION, attach};
-use crate::draft::Import;
+use crate::draft::{HeaderRule, Import, Match, RequestTransformer, draft};
 
 const FIELD: &str = "X-Anonymous-Consumer";
 
@@ -45,21 +45,23 @@ pub(super) fn tell(out: &mut Import) {
         localise(out, "request_transformer");
     }
     for (names, proxies) in groups {
-        let removed = json!({ "operation": "remove", "target": "header", "key": FIELD });
-        let others = (!names.is_empty()).then(|| json!({ "not": { "consumers": names } }));
+        let removed = draft!(HeaderRule { operation: "remove", target: "header", key: FIELD });
+        let anonymous = (!names.is_empty()).then(|| draft!(Match { consumers: names }));
+        let others = anonymous.clone().map(|these| draft!(Match { not: these }));
         rule(out, removed, others, &proxies);
-        if !names.is_empty() {
-            let told = json!({ "operation": "set", "target": "header", "key": FIELD, "value": "true" });
-            rule(out, told, Some(json!({ "consumers": names })), &proxies);
+        if anonymous.is_some() {
+            let told = draft!(HeaderRule { operation: "set", target: "header", key: FIELD, value: "true" });
+            rule(out, told, anonymous, &proxies);
         }
     }
 }
 
 /// A rule for these proxies, and for the callers that a condition means.
-fn rule(out: &mut Import, rule: Value, when: Option<Value>, proxies: &[usize]) {
-    let id = out.shared_plugin("x-anonymous-consumer", "request_transformer", json!({ "rules": [rule] }));
+fn rule(out: &mut Import, rule: HeaderRule, when: Option<Match>, proxies: &[usize]) {
+    let config = draft!(RequestTransformer { rules: [rule] }).into();
+    let id = out.shared_plugin("x-anonymous-consumer", "request_transformer", config);
     if let (Some(when), Some(made)) = (when, out.plugin_configs.last_mut()) {
-        made["when"] = when;
+        made["when"] = when.into();
     }
     attach(out, proxies, &id);
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::plugins::{attach, is_harmless};
 use super::{Kong, counterparts, is_off, name};
-use crate::draft::Import;
+use crate::draft::{Import, Limit, Match, Plug, RateLimiting, draft};
 use crate::error::Failure;
 use crate::tree::Node;
 
@@ -49,10 +49,10 @@ pub(super) enum Callers {
 
 impl Callers {
     /// As a condition of a plugin config.
-    fn condition(&self) -> Value {
+    fn condition(&self) -> Match {
         match self {
-            Self::Group(group) => json!({ "groups": [group_name(group)] }),
-            Self::Consumer(name) => json!({ "consumers": [name] }),
+            Self::Group(group) => draft!(Match { groups: [group_name(group)] }),
+            Self::Consumer(name) => draft!(Match { consumers: [name] }),
         }
     }
 
@@ -62,18 +62,19 @@ impl Callers {
             Self::Group(group) => ("groups", group_name(group)),
             Self::Consumer(name) => ("consumers", name.clone()),
         };
-        let Some(mut when) = when else { return json!({ "not": self.condition() }) };
+        let others = || Value::from(draft!(Match { not: self.condition() }));
+        let Some(mut when) = when else { return others() };
         if let Some(list) = left_out(&mut when, key) {
-            list.push(json!(name));
+            list.push(name.into());
             return when;
         }
         let Some(Value::Array(all)) = when.get_mut("all") else {
-            return json!({ "all": [when, { "not": self.condition() }] });
+            return draft!(Match { all: [when, others()] }).into();
         };
         if let Some(list) = all.iter_mut().find_map(|one| left_out(one, key)) {
-            list.push(json!(name));
+            list.push(name.into());
         } else {
-            all.push(json!({ "not": self.condition() }));
+            all.push(others());
         }
         when
     }
@@ -126,12 +127,13 @@ impl Kong {
             self.out.here = one.plugin.at;
             let theirs = name(&one.plugin);
             match self.caller_settings(&one) {
-                Some((ours, settings)) => {
+                Some(plug) => {
+                    let ours = plug.name;
                     let known = in_use.entry(ours).or_insert_with(|| {
                         localise(&mut self.out, ours);
                         ConfigsInUse::of(&self.out, ours)
                     });
-                    self.place_caller_plugin(&one, ours, &settings, &identifying, known);
+                    self.place_caller_plugin(&one, &plug, &identifying, known);
                 }
                 None if is_harmless(&theirs) => {
                     self.out.miss(&one.place, "its settings have no counterpart here");
@@ -148,29 +150,28 @@ impl Kong {
         Ok(())
     }
 
-    /// Our plugin's name and settings.
-    fn caller_settings(&mut self, one: &CallerPlugin) -> Option<(&'static str, Value)> {
+    /// The same plugin of ours.
+    fn caller_settings(&mut self, one: &CallerPlugin) -> Option<Plug> {
         let theirs = name(&one.plugin);
         let config = one.plugin.get("config")?;
         if theirs == "rate-limiting-advanced" {
             let limits = limits(config)?;
-            return Some(("rate_limiting", json!({ "limits": limits, "limit_by": "consumer" })));
+            return Some(Plug::of(draft!(RateLimiting { limits, limit_by: "consumer" })));
         }
         super::defaults::see(&theirs, &one.plugin);
-        let (ours, mut settings) = counterparts::settings(&mut self.out, &one.place, &theirs, config).ok()?;
+        let plug = counterparts::counterpart(&mut self.out, &one.place, &theirs, config).ok()?;
         // A condition of its own, such as a trigger, would have to hold beside that on the caller.
-        let has_condition = settings.shift_remove(counterparts::WHEN).is_some();
-        (!has_condition).then(|| (ours, Value::Object(settings)))
+        Some(plug).filter(|plug| plug.when.is_none())
     }
 
     fn place_caller_plugin(
         &mut self,
         one: &CallerPlugin,
-        ours: &'static str,
-        settings: &Value,
+        plug: &Plug,
         identifying: &BTreeMap<usize, &'static str>,
         known: &mut ConfigsInUse,
     ) {
+        let ours = plug.name;
         let is_early = EARLY.contains(&ours);
         let mut meant: Vec<(usize, &'static str)> = match &one.proxies {
             Some(proxies) => proxies.iter().filter_map(|at| Some((*at, *identifying.get(at)?))).collect(),
@@ -197,11 +198,11 @@ impl Kong {
                 self.narrow(ours, &proxies, &one.callers, known);
             }
             let id =
-                self.out.shared_plugin(&format!("{}-{ours}", slug(&one.callers)), ours, settings.clone());
+                self.out.shared_plugin(&format!("{}-{ours}", slug(&one.callers)), ours, plug.config.clone());
             if let Some(config) = self.out.plugin_configs.last_mut() {
-                config["when"] = one.callers.condition();
+                config["when"] = one.callers.condition().into();
                 if is_early {
-                    config["after"] = json!(last);
+                    config["after"] = last.into();
                 }
             }
             attach(&mut self.out, &proxies, &id);
@@ -355,7 +356,7 @@ fn rename(out: &mut Import, at: usize, from: &str, to: &str) {
     let list =
         out.proxies.get_mut(at).and_then(|proxy| proxy.get_mut("plugins")).and_then(Value::as_array_mut);
     for it in list.into_iter().flatten().filter(|it| it["plugin_config_id"] == from) {
-        it["plugin_config_id"] = json!(to);
+        it["plugin_config_id"] = to.into();
     }
 }
 
@@ -380,7 +381,7 @@ pub(super) fn localise(out: &mut Import, ours: &str) {
     let is_it = |it: &&mut Value| it["plugin_name"] == ours && it["scope"] == "global";
     let mut ids = Vec::new();
     for config in out.plugin_configs.iter_mut().filter(is_it) {
-        config["scope"] = json!("proxy_group");
+        config["scope"] = "proxy_group".into();
         ids.extend(config["id"].as_str().map(str::to_owned));
     }
     if ids.is_empty() {
@@ -404,14 +405,14 @@ pub(super) fn group_name(name: &str) -> String {
 }
 
 /// `limits` of `rate_limiting` for `rate-limiting-advanced`; `None` where they can't be said here.
-fn limits(config: &Node) -> Option<Vec<Value>> {
+fn limits(config: &Node) -> Option<Vec<Limit>> {
     let (limits, windows) = (config.each("limit"), config.each("window_size"));
     if limits.len() != windows.len() || limits.is_empty() {
         return None;
     }
     let pair = |(limit, window): (&Node, &Node)| {
         let (limit, window) = (limit.uint()?, window.uint().filter(|window| *window > 0)?);
-        Some(json!({ "rate": limit, "per": format!("{window}s") }))
+        Some(draft!(Limit { rate: limit, per: format!("{window}s") }))
     };
     limits.iter().zip(windows).map(pair).collect()
 }

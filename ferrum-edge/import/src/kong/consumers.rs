@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::callers::Callers;
-use super::{Kong, is_off, list, name, ours, plugins, text};
-use crate::draft::set;
+use super::{Kong, is_off, list, name, ours, plugins, some, text};
+use crate::draft::{Consumer, draft, set};
 use crate::report::At;
 use crate::tree::Node;
 
@@ -20,24 +20,18 @@ impl Kong {
         };
         let place = format!("consumer {username}");
         let id = self.out.id("consumer", username);
-        let mut made =
-            Map::from_iter([("id".to_owned(), json!(id)), ("username".to_owned(), json!(username))]);
-        if let Some(custom) = text(consumer, "custom_id").filter(|custom| *custom != username) {
-            set(&mut made, "custom_id", custom);
-        }
+        let custom_id = text(consumer, "custom_id").filter(|custom| *custom != username).map(str::to_owned);
         let (credentials, known_as) = plugins::credentials(&mut self.out, &place, username, consumer);
-        if let Some(known_as) = known_as {
-            set(&mut made, "custom_id", known_as);
-        }
-        if !credentials.is_empty() {
-            set(&mut made, "credentials", credentials);
-        }
         let mut groups: Vec<String> =
             list(consumer, "acls").filter_map(|acl| text(acl, "group")).map(str::to_owned).collect();
         groups.extend(super::groups::of_consumer(consumer));
-        if !groups.is_empty() {
-            set(&mut made, "acl_groups", groups);
-        }
+        let made = draft!(Consumer {
+            id,
+            username,
+            custom_id: known_as.or(custom_id),
+            credentials: (!credentials.is_empty()).then_some(credentials),
+            acl_groups: some(groups),
+        });
         self.leftovers(
             &place,
             consumer,
@@ -57,7 +51,7 @@ impl Kong {
             self.usernames.insert(id.to_owned(), username.to_owned());
         }
         self.consumers.entry(username.to_owned()).or_insert(self.out.consumers.len());
-        self.out.consumers.push(Value::Object(made));
+        self.out.consumers.push(made.into());
         for plugin in list(consumer, "plugins") {
             let place = format!("{place}, plugin {}", name(plugin));
             if !self.caller_plugin(&place, plugin, Callers::Consumer(username.to_owned()), None) {

@@ -1,40 +1,37 @@
 //! The settings of Kong's plugins as those of ours.
 
-use serde_json::{Map, Value, json};
-
-use super::{text, texts};
-use crate::draft::{Import, set};
+use super::{some, text, texts};
+use crate::cond::Cond;
+use crate::draft::{
+    AccessControl, BasicAuth, BotDetection, CorrelationId, Cors, GrpcWeb, HeaderRule, HmacAuth, Import,
+    IpRestriction, JwtAuth, KeyAuth, Limit, Matcher, Plug, RateLimiting, RequestSizeLimiting,
+    RequestTermination, draft,
+};
 use crate::tree::{Node, NodeValue};
 
-/// Our plugin's name and settings; or why there is none like it, or none that keeps out whom this one does.
-pub(super) fn settings(
+/// Our plugin with its settings; or why there is none like it, or none that keeps out whom this one does.
+pub(super) fn counterpart(
     out: &mut Import,
     place: &str,
     theirs: &str,
     config: &Node,
-) -> Result<(&'static str, Map<String, Value>), String> {
-    let mut reader = SettingsReader { out, place, config, made: Map::new(), why: None };
-    match reader.ours(theirs) {
-        Some(ours) => Ok((ours, reader.made)),
-        None => Err(reader.why.unwrap_or_else(|| "its settings have no counterpart here".to_owned())),
-    }
+) -> Result<Plug, String> {
+    let mut reader = SettingsReader { out, place, config, why: None };
+    let made = reader.ours(theirs);
+    made.ok_or_else(|| reader.why.unwrap_or_else(|| "its settings have no counterpart here".to_owned()))
 }
-
-/// The key under which settings have the condition of the plugin config.
-pub(super) const WHEN: &str = "__when";
 
 /// Reads the settings of one plugin.
 pub(super) struct SettingsReader<'r> {
     pub(super) out: &'r mut Import,
     place: &'r str,
     pub(super) config: &'r Node,
-    made: Map<String, Value>,
     /// Why there is no counterpart.
     pub(super) why: Option<String>,
 }
 
 impl SettingsReader<'_> {
-    fn ours(&mut self, theirs: &str) -> Option<&'static str> {
+    fn ours(&mut self, theirs: &str) -> Option<Plug> {
         Some(match theirs {
             "key-auth" => self.key_auth(),
             "basic-auth" => self.basic_auth(),
@@ -50,7 +47,7 @@ impl SettingsReader<'_> {
             "response-transformer" => self.transformer("response_transformer", ""),
             "correlation-id" => self.correlation_id(),
             "request-termination" => self.request_termination(),
-            "grpc-web" => "grpc_web",
+            "grpc-web" => Plug::of(GrpcWeb::default()),
             "ldap-auth" => self.ldap_auth()?,
             "oauth2-introspection" => self.introspection()?,
             "openid-connect" => self.openid()?,
@@ -74,10 +71,6 @@ impl SettingsReader<'_> {
         self.config.get(key).and_then(Node::uint)
     }
 
-    pub(super) fn set(&mut self, key: &str, value: impl Into<Value>) {
-        set(&mut self.made, key, value);
-    }
-
     pub(super) fn miss(&mut self, key: &str, why: &str) {
         self.out.miss(format_args!("{}.{key}", self.place), why);
     }
@@ -92,27 +85,24 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// Copies a list that says something.
-    pub(super) fn copied(&mut self, theirs: &str, ours: &str) {
-        let list = texts(self.config, theirs);
-        if !list.is_empty() {
-            self.set(ours, list);
-        }
+    /// A list that says something.
+    pub(super) fn list(&self, key: &str) -> Option<Vec<String>> {
+        some(texts(self.config, key))
     }
 
-    /// What all authentication plugins have.
-    pub(super) fn authentication(&mut self) {
-        self.set("hide_credentials", self.flag("hide_credentials", false));
+    /// What all authentication plugins have: whether credentials are hidden, and who callers without one are.
+    pub(super) fn authentication(&mut self) -> (bool, Option<String>) {
         if !self.flag("run_on_preflight", true) {
             self.miss("run_on_preflight", "preflight requests are asked for a credential, too; see `cors`");
         }
-        if let Some(anonymous) = text(self.config, "anonymous").filter(|it| !it.is_empty()) {
-            self.set("anonymous", anonymous);
+        let anonymous = text(self.config, "anonymous").filter(|it| !it.is_empty()).map(str::to_owned);
+        if anonymous.is_some() {
             self.miss("anonymous", "a wrong credential is refused here");
         }
+        (self.flag("hide_credentials", false), anonymous)
     }
 
-    fn key_auth(&mut self) -> &'static str {
+    fn key_auth(&mut self) -> Plug {
         let mut names = texts(self.config, "key_names");
         if names.is_empty() {
             names.push("apikey".to_owned());
@@ -126,48 +116,43 @@ impl SettingsReader<'_> {
                 places.into_iter().flatten()
             })
             .collect();
-        self.set("key_location", places);
         if self.says("key_in_body") {
             self.miss("key_in_body", "the key is not looked for in bodies");
         }
-        self.authentication();
-        "key_auth"
+        let (hide_credentials, anonymous) = self.authentication();
+        Plug::of(draft!(KeyAuth { key_location: places, hide_credentials, anonymous }))
     }
 
-    fn basic_auth(&mut self) -> &'static str {
-        self.authentication();
-        if let Some(realm) = text(self.config, "realm") {
-            self.set("realm", realm);
-        }
-        "basic_auth"
+    fn basic_auth(&mut self) -> Plug {
+        let (hide_credentials, anonymous) = self.authentication();
+        let realm = text(self.config, "realm");
+        Plug::of(draft!(BasicAuth { hide_credentials, anonymous, realm }))
     }
 
-    fn hmac_auth(&mut self) -> Option<&'static str> {
-        self.set("schemes", json!(["authorization"]));
+    fn hmac_auth(&mut self) -> Option<Plug> {
         let known = ["hmac-sha256", "hmac-sha384", "hmac-sha512"];
         let algorithms = texts(self.config, "algorithms");
-        if !algorithms.is_empty() {
-            let kept: Vec<_> =
-                algorithms.iter().filter(|name| known.contains(&name.as_str())).cloned().collect();
-            if kept.is_empty() {
-                return self.cannot("none of its `algorithms` is known here: HMAC-SHA1 is not accepted");
-            }
-            self.set("algorithms", kept);
+        let kept: Vec<&String> = algorithms.iter().filter(|name| known.contains(&name.as_str())).collect();
+        if kept.is_empty() && !algorithms.is_empty() {
+            return self.cannot("none of its `algorithms` is known here: HMAC-SHA1 is not accepted");
         }
-        if let Some(skew) = self.number("clock_skew") {
-            self.set("clock_skew", skew);
-        }
-        self.copied("enforce_headers", "enforce_headers");
-        self.set("validate_request_body", self.flag("validate_request_body", false));
-        self.authentication();
-        if algorithms.is_empty() || algorithms.iter().any(|name| !known.contains(&name.as_str())) {
+        let (hide_credentials, anonymous) = self.authentication();
+        if algorithms.is_empty() || kept.len() < algorithms.len() {
             self.miss("algorithms", "HMAC-SHA1 is not accepted");
         }
-        Some("hmac_auth")
+        Some(Plug::of(draft!(HmacAuth {
+            schemes: ["authorization"],
+            algorithms: some(kept),
+            clock_skew: self.number("clock_skew"),
+            enforce_headers: self.list("enforce_headers"),
+            validate_request_body: self.flag("validate_request_body", false),
+            hide_credentials,
+            anonymous,
+        })))
     }
 
     /// Tokens name a consumer by the claim that holds its credential's key.
-    fn jwt(&mut self) -> Option<&'static str> {
+    fn jwt(&mut self) -> Option<Plug> {
         if self.flag("secret_is_base64", false) {
             return self.cannot("`secret_is_base64`: secrets are taken as they are written");
         }
@@ -186,19 +171,22 @@ impl SettingsReader<'_> {
         .into_iter()
         .flat_map(|(place, names)| names.into_iter().map(move |name| format!("{place}:{name}")))
         .collect();
-        self.set("token_lookup", places);
-        self.set("consumer_claim_field", text(self.config, "key_claim_name").unwrap_or("iss"));
         let verified = texts(self.config, "claims_to_verify");
-        self.set("require_exp", verified.iter().any(|claim| claim == "exp"));
         if verified.is_empty() {
             self.miss("claims_to_verify", "`exp` and `nbf` of tokens that have them are verified here");
         }
-        self.authentication();
-        Some("jwt_auth")
+        let (hide_credentials, anonymous) = self.authentication();
+        Some(Plug::of(draft!(JwtAuth {
+            token_lookup: places,
+            consumer_claim_field: text(self.config, "key_claim_name").unwrap_or("iss"),
+            require_exp: verified.iter().any(|claim| claim == "exp"),
+            hide_credentials,
+            anonymous,
+        })))
     }
 
     /// Groups are those of the consumer's ACLs; with others, whom it keeps out is not known.
-    fn acl(&mut self) -> Option<&'static str> {
+    fn acl(&mut self) -> Option<Plug> {
         let others = ["include_consumer_groups", "always_use_authenticated_groups"];
         if let Some(key) = others.iter().find(|key| self.flag(key, false)) {
             return self.cannot(format!("`{key}`: only the groups of consumers' ACLs are known"));
@@ -206,39 +194,33 @@ impl SettingsReader<'_> {
         if self.flag("hide_groups_header", false) {
             self.miss("hide_groups_header", "targets get X-Consumer-Groups");
         }
-        self.copied("allow", "allowed_groups");
-        self.copied("deny", "disallowed_groups");
-        Some("access_control")
+        let (allowed_groups, disallowed_groups) = (self.list("allow"), self.list("deny"));
+        Some(Plug::of(draft!(AccessControl { allowed_groups, disallowed_groups })))
     }
 
-    fn ip_restriction(&mut self) -> &'static str {
-        self.copied("allow", "allow");
-        self.copied("deny", "deny");
-        if let Some(status) = self.number("status") {
-            self.set("status_code", status);
-        }
+    fn ip_restriction(&mut self) -> Plug {
         if self.says("message") {
             self.miss("message", "refusals have a text of their own");
         }
-        "ip_restriction"
+        let (allow, deny) = (self.list("allow"), self.list("deny"));
+        Plug::of(draft!(IpRestriction { allow, deny, status_code: self.number("status") }))
+    }
+
+    fn bot_detection(&mut self) -> Option<Plug> {
+        let (allow, deny) = (self.patterns("allow")?, self.patterns("deny")?);
+        Some(Plug::of(draft!(BotDetection { allow: some(allow), deny: some(deny) })))
     }
 
     /// Patterns are regexes, which have to fit a part of the header, in its case.
-    fn bot_detection(&mut self) -> Option<&'static str> {
-        for key in ["allow", "deny"] {
-            let list = texts(self.config, key);
-            if let Some(bad) = list.iter().find(|regex| !crate::text::is_regex(regex)) {
-                return self.cannot(format!("`{key}`: the regex `{bad}` has no counterpart"));
-            }
-            if !list.is_empty() {
-                let list: Vec<String> = list.iter().map(|regex| format!("~(?-i:{regex})")).collect();
-                self.set(key, list);
-            }
+    fn patterns(&mut self, key: &str) -> Option<Vec<String>> {
+        let list = texts(self.config, key);
+        if let Some(bad) = list.iter().find(|regex| !crate::text::is_regex(regex)) {
+            return self.cannot(format!("`{key}`: the regex `{bad}` has no counterpart"));
         }
-        Some("bot_detection")
+        Some(list.iter().map(|regex| format!("~(?-i:{regex})")).collect())
     }
 
-    fn rate_limiting(&mut self) -> Option<&'static str> {
+    fn rate_limiting(&mut self) -> Option<Plug> {
         let periods = [
             ("second", "1s"),
             ("minute", "1m"),
@@ -247,15 +229,14 @@ impl SettingsReader<'_> {
             ("month", "720h"),
             ("year", "8760h"),
         ];
-        let limits: Vec<Value> = periods
+        let limits: Vec<Limit> = periods
             .iter()
-            .filter_map(|(key, per)| Some(json!({ "rate": self.number(key)?, "per": per })))
+            .filter_map(|(key, per)| Some(draft!(Limit { rate: self.number(key)?, per: *per })))
             .collect();
         if limits.is_empty() {
             return self.cannot("it has no limit");
         }
-        self.set("limits", limits);
-        let by = match text(self.config, "limit_by").unwrap_or("consumer") {
+        let limit_by = match text(self.config, "limit_by").unwrap_or("consumer") {
             "consumer" | "credential" => "consumer".to_owned(),
             "ip" => "address".to_owned(),
             "consumer-group" => "group".to_owned(),
@@ -269,32 +250,37 @@ impl SettingsReader<'_> {
                 return self.cannot(why);
             }
         };
-        self.set("limit_by", by);
-        self.set("on_missing", "address");
-        self.set("headers", if self.flag("hide_client_headers", false) { "none" } else { "both" });
-        if let Some(status) = self.number("error_code") {
-            self.set("status_code", status);
-        }
-        match text(self.config, "policy") {
+        let redis = match text(self.config, "policy") {
             Some("redis") => self.redis(),
-            Some(policy) if policy != "local" => self.miss("policy", "each gateway counts for itself"),
-            _ => {}
-        }
-        Some("rate_limiting")
+            Some(policy) if policy != "local" => {
+                self.miss("policy", "each gateway counts for itself");
+                None
+            }
+            _ => None,
+        };
+        Some(Plug::of(draft!(RateLimiting {
+            limits,
+            limit_by,
+            on_missing: "address",
+            headers: if self.flag("hide_client_headers", false) { "none" } else { "both" },
+            status_code: self.number("error_code"),
+            redis,
+        })))
     }
 
-    fn request_size_limiting(&mut self) -> &'static str {
+    fn request_size_limiting(&self) -> Plug {
         let unit: u64 = match text(self.config, "size_unit") {
             Some("bytes") => 1,
             Some("kilobytes") => 1 << 10,
             _ => 1 << 20,
         };
-        self.set("max_size", self.number("allowed_payload_size").unwrap_or(128).saturating_mul(unit));
-        self.set("require_content_length", self.flag("require_content_length", false));
-        "request_size_limiting"
+        Plug::of(draft!(RequestSizeLimiting {
+            max_size: self.number("allowed_payload_size").unwrap_or(128).saturating_mul(unit),
+            require_content_length: self.flag("require_content_length", false),
+        }))
     }
 
-    fn cors(&mut self) -> Option<&'static str> {
+    fn cors(&mut self) -> Option<Plug> {
         let mut origins = texts(self.config, "origins");
         if origins.is_empty() {
             origins.push("*".to_owned());
@@ -314,27 +300,24 @@ impl SettingsReader<'_> {
             );
             credentials = false;
         }
-        self.set("allowed_origins", origins);
-        self.set("allow_credentials", credentials);
-        self.copied("methods", "allowed_methods");
-        match texts(self.config, "headers") {
-            headers if headers.is_empty() && credentials => {
-                self.miss("headers", "beside credentials only the usual request headers are allowed");
-            }
-            headers if headers.is_empty() => self.set("allowed_headers", json!(["*"])),
-            headers => self.set("allowed_headers", headers),
+        let headers = self.list("headers").or_else(|| (!credentials).then(|| vec!["*".to_owned()]));
+        if headers.is_none() {
+            self.miss("headers", "beside credentials only the usual request headers are allowed");
         }
-        self.copied("exposed_headers", "exposed_headers");
-        if let Some(age) = self.number("max_age") {
-            self.set("max_age", age);
-        }
-        self.set("preflight_continue", self.flag("preflight_continue", false));
-        self.set("allow_private_network", self.flag("private_network", false));
-        Some("cors")
+        Some(Plug::of(draft!(Cors {
+            allowed_origins: origins,
+            allow_credentials: credentials,
+            allowed_methods: self.list("methods"),
+            allowed_headers: headers,
+            exposed_headers: self.list("exposed_headers"),
+            max_age: self.number("max_age"),
+            preflight_continue: self.flag("preflight_continue", false),
+            allow_private_network: self.flag("private_network", false),
+        })))
     }
 
     /// In Kong's order: remove, rename, replace, add, append.
-    fn transformer(&mut self, ours: &'static str, query: &str) -> &'static str {
+    fn transformer(&mut self, ours: &'static str, query: &str) -> Plug {
         let mut rules = Vec::new();
         for (theirs, operation) in [
             ("remove", "remove"),
@@ -366,13 +349,12 @@ impl SettingsReader<'_> {
                 }
             }
         }
-        self.set("rules", rules);
-        ours
+        Plug::of_rules(ours, rules)
     }
 
     /// Names a value that is not translated. Where a target would not get what the client sends, it is removed: it does not pass
     /// for what Kong says in its place.
-    fn untold(&mut self, key: &str, ours: &str, target: &str, item: &str) -> Option<Value> {
+    fn untold(&mut self, key: &str, ours: &str, target: &str, item: &str) -> Option<HeaderRule> {
         let replaces = key.starts_with("replace.") || key.starts_with("rename.");
         let is_removed = replaces && ours == "request_transformer";
         let rest = if is_removed { "; what the client sends is removed" } else { "" };
@@ -382,46 +364,44 @@ impl SettingsReader<'_> {
         if is_removed { rule("remove", target, name) } else { None }
     }
 
-    fn correlation_id(&mut self) -> &'static str {
-        self.set("header_name", text(self.config, "header_name").unwrap_or("Kong-Request-ID"));
-        self.set("echo_downstream", self.flag("echo_downstream", false));
-        "correlation_id"
+    fn correlation_id(&self) -> Plug {
+        let header_name = text(self.config, "header_name").unwrap_or("Kong-Request-ID");
+        let echo_downstream = self.flag("echo_downstream", false);
+        Plug::of(draft!(CorrelationId { header_name, echo_downstream }))
     }
 
-    fn request_termination(&mut self) -> &'static str {
-        if let Some(status) = self.number("status_code") {
-            self.set("status_code", status);
-        }
-        for key in ["message", "content_type", "body"] {
-            if let Some(value) = text(self.config, key) {
-                self.set(key, value);
-            }
-        }
-        if let Some(name) = text(self.config, "trigger").filter(|name| !name.is_empty()) {
-            let present = json!({ name: { "present": true } });
-            self.set(WHEN, json!({ "any": [{ "headers": present }, { "query": present }] }));
-        }
-        "request_termination"
+    fn request_termination(&self) -> Plug {
+        let plug = Plug::of(draft!(RequestTermination {
+            status_code: self.number("status_code"),
+            message: text(self.config, "message"),
+            content_type: text(self.config, "content_type"),
+            body: text(self.config, "body"),
+        }));
+        let trigger = text(self.config, "trigger").filter(|name| !name.is_empty()).map(|name| {
+            let present = Matcher::present(true);
+            Cond::header(name, present.clone()).or(Cond::query(name, present))
+        });
+        plug.when(trigger.and_then(|trigger| trigger.when()))
     }
 }
 
 /// One of Kong's `name`, `old:new` or `name:value` as a rule of ours.
-fn rule(operation: &str, target: &str, item: &str) -> Option<Value> {
+fn rule(operation: &str, target: &str, item: &str) -> Option<HeaderRule> {
     let key = |name: &str| match target {
         "body" => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
         _ => name.to_owned(),
     };
-    let mut made = json!({ "operation": operation, "target": target });
+    let mut made = draft!(HeaderRule { operation, target });
     if operation == "remove" {
-        made["key"] = json!(key(item.trim()));
+        made.key(key(item.trim()));
         return Some(made);
     }
     let (name, value) = item.split_once(':')?;
-    made["key"] = json!(key(name.trim()));
+    made.key(key(name.trim()));
     match operation {
         _ if value.contains("$(") => return None,
-        "rename" => made["new_key"] = json!(key(value.trim())),
-        _ => made["value"] = json!(value.trim().replace('$', "$$")),
+        "rename" => made.new_key(key(value.trim())),
+        _ => made.value(value.trim().replace('$', "$$")),
     }
     Some(made)
 }

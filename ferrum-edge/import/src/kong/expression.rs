@@ -1,12 +1,12 @@
 //! Kong's routes by expression: `http.path ^= "/api" && (http.method == "GET" || net.src.ip in 10.0.0.0/8)`.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::order::Rank;
 use super::routes::NOT_TRANSLATED;
 use super::{Kong, list, name};
 use crate::cond::Cond;
-use crate::draft::set;
+use crate::draft::{Matcher, Proxy, Replaced, Rewrite, draft};
 use crate::text;
 use crate::tree::Node;
 
@@ -40,13 +40,7 @@ impl Kong {
     }
 
     /// A route by expression.
-    pub(super) fn expression_route(
-        &mut self,
-        place: &str,
-        route: &Node,
-        common: &Map<String, Value>,
-        service: &str,
-    ) {
+    pub(super) fn expression_route(&mut self, place: &str, route: &Node, common: &Proxy, service: &str) {
         let said = route.text_of("expression").unwrap_or_default();
         let parsed = parse(said, false);
         let is_closed = parsed.is_none();
@@ -65,29 +59,28 @@ impl Kong {
         if cond == Cond::Never {
             return self.out.needless(route.at, format!("{place}.expression"), "it takes no request");
         }
-        let mut proxy = Map::new();
         let called = name(route);
         let id = self.out.id("proxy", if called == "unnamed" { service } else { &called });
-        set(&mut proxy, "id", id.clone());
-        proxy.extend(common.clone());
+        let mut proxy = draft!(Proxy { id: &id });
+        proxy.append(&mut common.clone());
         let strips = super::routes::rules(route, &mut proxy);
-        set(&mut proxy, "strip_listen_path", false);
-        set(&mut proxy, "matches", json!([cond.with_path(&json!({ "prefix": "/" }))]));
+        proxy.strip_listen_path(false);
+        proxy.matches([cond.with_path(&Matcher::prefix("/").into())]);
         let priority = route.get("priority").and_then(Node::int).unwrap_or(0);
         let rank = self.priorities.binary_search(&priority).unwrap_or(0);
         // Those of one priority are asked in the order in which they come.
         let behind = i64::try_from(self.out.proxies.len() % 1000).unwrap_or(0);
-        set(&mut proxy, "priority", i64::try_from(rank % 90_000).unwrap_or(0) * 1000 + 999 - behind);
+        proxy.priority(i64::try_from(rank % 90_000).unwrap_or(0) * 1000 + 999 - behind);
         match prefixes.filter(|_| strips && !is_closed) {
             Some(prefixes) if !prefixes.is_empty() => {
                 let base = common.get("backend_path").and_then(Value::as_str).unwrap_or_default();
                 let to = format!("{}/${{1}}", base.trim_end_matches('/').replace('$', "$$"));
                 let rule = |prefix: &String| {
                     let from = format!("^{}/?(.*)$", text::literal(prefix.trim_end_matches('/')));
-                    json!({ "from": from, "to": to })
+                    draft!(Replaced { from, to: &to })
                 };
-                let rules: Vec<Value> = prefixes.iter().map(rule).collect();
-                self.out.plugin(&id, "rewrite", json!({ "regex": rules }));
+                let rules: Vec<Replaced> = prefixes.iter().map(rule).collect();
+                self.out.plugin(&id, "rewrite", draft!(Rewrite { regex: rules }).into());
             }
             None if strips && !is_closed => {
                 let why = "what a regex finds of the path is stripped there; here the path stays as it is";
@@ -101,12 +94,12 @@ impl Kong {
             _ => {}
         }
         let at = self.out.proxies.len();
-        self.out.proxies.push(Value::Object(proxy));
+        self.out.proxies.push(proxy.into());
         if is_closed {
             self.close(&id);
         } else {
-            for (plugin, config, when) in super::routes::refusals(route) {
-                self.out.plugin_when(&id, plugin, config, Some(&when));
+            for plug in super::routes::refusals(route) {
+                self.out.plugin_when(&id, plug.name, plug.config, plug.when.as_ref());
             }
         }
         self.of_route.entry(called).or_default().push(at);
@@ -281,6 +274,13 @@ struct FieldTest<'a> {
     is_any: bool,
 }
 
+/// What of a request has names.
+#[derive(Clone, Copy)]
+enum Named {
+    Header,
+    Parameter,
+}
+
 impl FieldTest<'_> {
     fn of(&self, field: &str) -> Option<Cond> {
         match (field, self.operator) {
@@ -289,26 +289,23 @@ impl FieldTest<'_> {
             ("http.method", "!=") => Some(Cond::methods(&[self.value]).negate()),
             ("http.host", _) => self.host(),
             ("net.protocol", "==" | "!=") if matches!(self.value, "http" | "https") => {
-                let cond = Cond::is(json!({ "scheme": self.value }));
+                let cond = Cond::scheme(self.value);
                 Some(if self.operator == "==" { cond } else { cond.negate() })
             }
             ("net.src.ip", "==" | "in" | "!=" | "not in") if text::is_network(self.value) => {
-                let cond = Cond::is(json!({ "clients": [self.value] }));
+                let cond = Cond::clients([self.value]);
                 Some(if matches!(self.operator, "==" | "in") { cond } else { cond.negate() })
             }
             ("net.dst.port", "==" | "!=") => {
-                let cond = Cond::is(json!({ "ports": [self.value.parse::<u16>().ok()?] }));
+                let cond = Cond::port(self.value.parse().ok()?);
                 Some(if self.operator == "==" { cond } else { cond.negate() })
             }
-            ("tls.sni", "==") => {
-                let name = self.value.trim_end_matches('.');
-                Some(Cond::is(json!({ "tls": { "server_names": [name] } })))
-            }
+            ("tls.sni", "==") => Some(Cond::server_names([self.value.trim_end_matches('.')])),
             (field, _) => {
                 if let Some(name) = field.strip_prefix("http.headers.") {
-                    return self.field("headers", &name.replace('_', "-").to_ascii_lowercase());
+                    return self.named(Named::Header, &name.replace('_', "-").to_ascii_lowercase());
                 }
-                self.field("query", field.strip_prefix("http.queries.")?)
+                self.named(Named::Parameter, field.strip_prefix("http.queries.")?)
             }
         }
     }
@@ -335,13 +332,13 @@ impl FieldTest<'_> {
 
     fn path(&self) -> Option<Cond> {
         if let ("==", false) = (self.operator, self.is_lower) {
-            return Some(Cond::path("exact", self.value));
+            return Some(Cond::path_is(Matcher::exact(self.value)));
         }
         if let ("^=", "/") = (self.operator, self.value) {
             return Some(Cond::Always);
         }
         let (regex, is_negated) = self.regex()?;
-        let cond = Cond::path("regex", &regex);
+        let cond = Cond::path_is(Matcher::regex(regex));
         Some(if is_negated { cond.negate() } else { cond })
     }
 
@@ -355,28 +352,31 @@ impl FieldTest<'_> {
         let name = self.value.to_ascii_lowercase();
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         let cond = match self.operator {
-            "==" | "!=" if name.chars().all(good) => Cond::is(json!({ "hosts": [name] })),
-            _ => Cond::is(json!({ "authority": { "regex": regex } })),
+            "==" | "!=" if name.chars().all(good) => Cond::hosts([name]),
+            _ => Cond::authority(Matcher::regex(regex)),
         };
         Some(if is_negated { cond.negate() } else { cond })
     }
 
     /// A header or a parameter. Where there is none of the name, nothing is so.
-    fn field(&self, kind: &str, name: &str) -> Option<Cond> {
+    fn named(&self, kind: Named, name: &str) -> Option<Cond> {
         let (regex, is_negated) = self.regex()?;
         let is_equality = matches!(self.operator, "==" | "!=");
-        let one_of_several = || json!({ "regex": format!("(?:.*, )?(?:{regex})(?:, .*)?") });
+        let one_of_several = || Matcher::regex(format!("(?:.*, )?(?:{regex})(?:, .*)?"));
         let how = match kind {
             // Several fields of a name are one text here, with commas. There, one of them is enough with `any`, and all have to
             // fit without it.
-            "headers" if self.is_any && is_negated => return None,
-            "headers" if self.is_any || is_negated => one_of_several(),
-            "headers" if !is_equality => return None,
-            _ if is_equality => json!({ "exact": self.value, "ignore_case": self.is_lower }),
-            _ => json!({ "regex": regex }),
+            Named::Header if self.is_any && is_negated => return None,
+            Named::Header if self.is_any || is_negated => one_of_several(),
+            Named::Header if !is_equality => return None,
+            _ if is_equality => Matcher::exact(self.value).ignore_case(self.is_lower),
+            _ => Matcher::regex(regex),
         };
-        let fits = Cond::is(json!({ kind: { name: how } }));
-        let present = Cond::is(json!({ kind: { name: { "present": true } } }));
+        let cond = |how| match kind {
+            Named::Header => Cond::header(name, how),
+            Named::Parameter => Cond::query(name, how),
+        };
+        let (fits, present) = (cond(how), cond(Matcher::present(true)));
         Some(if is_negated { present.and(fits.negate()) } else { fits })
     }
 }

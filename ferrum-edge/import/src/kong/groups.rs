@@ -1,6 +1,6 @@
 //! Consumer groups: their members, and their plugins.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::callers::{Callers, group_name};
 use super::{Kong, list, name, text};
@@ -38,7 +38,6 @@ impl Kong {
 fn add_group(consumer: &mut Value, group: &str) {
     let known = consumer["acl_groups"].as_array().cloned().unwrap_or_default();
     if !known.iter().any(|it| it == group) {
-        let all: Vec<Value> = known.into_iter().chain([json!(group)]).collect();
-        consumer["acl_groups"] = json!(all);
+        consumer["acl_groups"] = known.into_iter().chain([Value::from(group)]).collect();
     }
 }

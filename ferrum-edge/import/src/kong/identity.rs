@@ -1,10 +1,12 @@
 //! Kong's plugins that ask somebody else who a caller is: a directory, an authorization server, an issuer. A setting that is not
 //! known here may guard: with one, there is no counterpart.
 
-use serde_json::json;
-
 use super::counterparts::SettingsReader;
-use super::{text, texts};
+use super::{some, text, texts};
+use crate::draft::{
+    Introspection, JwksAuth, LdapAuth, OtelTracing, Plug, Provider, Redis, ResponseCache, SharedBy,
+    SpanExporter, draft,
+};
 use crate::text;
 use crate::tree::Node;
 
@@ -70,7 +72,7 @@ impl SettingsReader<'_> {
     }
 
     /// Binds under a name made from the user's, as Kong does.
-    pub(super) fn ldap_auth(&mut self) -> Option<&'static str> {
+    pub(super) fn ldap_auth(&mut self) -> Option<Plug> {
         let known = [
             "ldap_host",
             "ldap_port",
@@ -94,28 +96,23 @@ impl SettingsReader<'_> {
         let (ldaps, start_tls) = (self.flag("ldaps", false), self.flag("start_tls", false));
         let port = self.number("ldap_port").unwrap_or(389);
         let scheme = if ldaps { "ldaps" } else { "ldap" };
-        self.set("urls", json!([format!("{scheme}://{host}:{port}")]));
-        self.set("bind_dn", format!("{attribute}={{username}},{base}"));
-        if start_tls {
-            self.set("start_tls", true);
-        }
-        if !ldaps && !start_tls {
-            self.set("plaintext", true);
-        }
         if (ldaps || start_tls) && !self.flag("verify_ldap_host", false) {
             self.miss("verify_ldap_host", "the directory's certificate is checked here");
         }
-        if let Some(realm) = text(self.config, "realm").filter(|it| !it.is_empty()) {
-            self.set("realm", realm);
-        }
-        if let Some(ttl) = self.number("cache_ttl") {
-            self.set("cache_ttl", ttl.min(86_400));
-        }
-        self.authentication();
-        Some("ldap_auth")
+        let (hide_credentials, anonymous) = self.authentication();
+        Some(Plug::of(draft!(LdapAuth {
+            urls: [format!("{scheme}://{host}:{port}")],
+            bind_dn: format!("{attribute}={{username}},{base}"),
+            start_tls: start_tls.then_some(true),
+            plaintext: (!ldaps && !start_tls).then_some(true),
+            realm: text(self.config, "realm").filter(|it| !it.is_empty()),
+            cache_ttl: self.number("cache_ttl").map(|ttl| ttl.min(86_400)),
+            hide_credentials,
+            anonymous,
+        })))
     }
 
-    pub(super) fn introspection(&mut self) -> Option<&'static str> {
+    pub(super) fn introspection(&mut self) -> Option<Plug> {
         let known = [
             "introspection_url",
             "authorization_value",
@@ -133,21 +130,21 @@ impl SettingsReader<'_> {
         let pair = value.strip_prefix("Basic ").and_then(text::base64)?;
         let pair = String::from_utf8(pair).ok()?;
         let (client, secret) = pair.split_once(':')?;
-        self.set("introspection_url", url);
-        self.set("client_id", client);
-        self.set("client_secret", secret);
-        if let Some(hint) = text(self.config, "token_type_hint") {
-            self.set("token_type_hint", hint);
-        }
-        self.copied("scopes_required", "required_scopes");
-        let ttl = self.number("ttl").unwrap_or(30).min(86_400);
-        self.set("cache_ttl", ttl);
-        self.authentication();
-        Some("oauth2_introspection")
+        let (hide_credentials, anonymous) = self.authentication();
+        Some(Plug::of(draft!(Introspection {
+            introspection_url: url,
+            client_id: client,
+            client_secret: secret,
+            token_type_hint: text(self.config, "token_type_hint"),
+            required_scopes: self.list("scopes_required"),
+            cache_ttl: self.number("ttl").unwrap_or(30).min(86_400),
+            hide_credentials,
+            anonymous,
+        })))
     }
 
     /// Tokens that the client brings. What begins logins needs a session secret that Kong's configuration seldom has.
-    pub(super) fn openid(&mut self) -> Option<&'static str> {
+    pub(super) fn openid(&mut self) -> Option<Plug> {
         let methods = texts(self.config, "auth_methods");
         let places = texts(self.config, "bearer_token_param_type");
         let plain = places.is_empty() || places == ["header"];
@@ -164,22 +161,17 @@ impl SettingsReader<'_> {
         }
         let issuer = text(self.config, "issuer")?;
         let ending = "/.well-known/openid-configuration";
-        let mut provider =
-            json!({ "issuer": issuer.strip_suffix(ending).unwrap_or(issuer).trim_end_matches('/') });
-        for (theirs, ours) in [("audience_required", "audience"), ("scopes_required", "required_scopes")] {
-            let list = texts(self.config, theirs);
-            if !list.is_empty() {
-                provider[ours] = json!(list);
-            }
-        }
-        if let Some(claim) = texts(self.config, "scopes_claim").first() {
-            provider["scope_claim"] = json!(claim);
-        }
+        let mut provider = draft!(Provider {
+            issuer: issuer.strip_suffix(ending).unwrap_or(issuer).trim_end_matches('/'),
+            audience: self.list("audience_required"),
+            required_scopes: self.list("scopes_required"),
+            scope_claim: texts(self.config, "scopes_claim").first(),
+        });
         match texts(self.config, "consumer_claim").as_slice() {
             [] => {}
             [claim] => {
-                provider["consumer_identity_claim"] = json!(claim);
-                provider["require_consumer"] = json!(!self.flag("consumer_optional", false));
+                provider.consumer_identity_claim(claim);
+                provider.require_consumer(!self.flag("consumer_optional", false));
             }
             _ => return None,
         }
@@ -188,56 +180,49 @@ impl SettingsReader<'_> {
         {
             return None;
         }
-        self.set("providers", json!([provider]));
         self.config.see_all();
         if self.says("anonymous") {
             self.miss("anonymous", "requests without a token are refused here");
         }
         self.miss("issuer", "it has to be the issuer as tokens name it");
-        Some("jwks_auth")
+        Some(Plug::of(draft!(JwksAuth { providers: [provider] })))
     }
 
     /// The servers in which limits are counted.
-    pub(super) fn redis(&mut self) {
+    pub(super) fn redis(&mut self) -> Option<SharedBy> {
         let nested = self.config.get("redis").cloned();
         let said = |key: &str| -> Option<&Node> {
             let inner = nested.as_ref().and_then(|it| it.get(key));
             inner.or_else(|| self.config.get(&format!("redis_{key}")))
         };
         let Some(host) = said("host").and_then(Node::str).map(str::to_owned) else {
-            return self.miss("policy", "each gateway counts for itself");
+            self.miss("policy", "each gateway counts for itself");
+            return None;
         };
         let port = said("port").and_then(Node::uint).unwrap_or(6379);
         let scheme = if said("ssl").and_then(Node::bool) == Some(true) { "rediss" } else { "redis" };
-        let mut made = json!({ "urls": [format!("{scheme}://{host}:{port}")] });
-        for key in ["username", "password"] {
-            if let Some(value) = said(key).and_then(Node::str).filter(|it| !it.is_empty()) {
-                made[key] = json!(value);
-            }
-        }
-        if let Some(database) = said("database").and_then(Node::uint) {
-            made["database"] = json!(database);
-        }
-        if let Some(millis) = said("timeout").and_then(Node::uint) {
-            made["timeout"] = text::duration(millis.clamp(1, 10_000));
-        }
+        let credential = |key| said(key).and_then(Node::str).filter(|it| !it.is_empty());
+        let millis = said("timeout").and_then(Node::uint);
+        let made = draft!(Redis {
+            urls: [format!("{scheme}://{host}:{port}")],
+            username: credential("username"),
+            password: credential("password"),
+            database: said("database").and_then(Node::uint),
+            timeout: millis.map(|millis| text::duration(millis.clamp(1, 10_000))),
+        });
         let name = self.out.redis(made);
-        let mut redis = json!({ "name": name });
-        if !self.flag("fault_tolerant", true) {
-            redis["on_error"] = json!("deny");
-        }
-        self.set("redis", redis);
+        let denies = !self.flag("fault_tolerant", true);
+        Some(draft!(SharedBy { name, on_error: denies.then_some("deny") }))
     }
 
-    pub(super) fn opentelemetry(&mut self) -> Option<&'static str> {
+    pub(super) fn opentelemetry(&self) -> Option<Plug> {
         let endpoint = text(self.config, "traces_endpoint").or_else(|| text(self.config, "endpoint"))?;
         let base = endpoint.strip_suffix("/v1/traces").unwrap_or(endpoint);
         text::url(base)?;
-        self.set("exporter", json!({ "endpoint": base }));
-        Some("otel_tracing")
+        Some(Plug::of(draft!(OtelTracing { exporter: draft!(SpanExporter { endpoint: base }) })))
     }
 
-    pub(super) fn proxy_cache(&mut self) -> Option<&'static str> {
+    pub(super) fn proxy_cache(&mut self) -> Option<Plug> {
         if text(self.config, "strategy").is_some_and(|it| it != "memory") {
             return self.cannot("only `strategy: memory` can be translated");
         }
@@ -247,17 +232,17 @@ impl SettingsReader<'_> {
         let (errors, good): (Vec<u64>, Vec<u64>) = statuses
             .filter(|it| (200..600).contains(it) && !matches!(it, 206 | 304))
             .partition(|it| *it >= 400);
-        if !good.is_empty() || !errors.is_empty() {
-            self.set("statuses", good);
-        }
-        if !errors.is_empty() {
-            self.set("negative_statuses", errors);
-            self.set("negative_ttl", ttl);
-        }
-        self.set("default_ttl", ttl);
         if self.says("vary_headers") || self.says("vary_query_params") {
             self.miss("vary_headers", "responses vary by what their own `Vary` says");
         }
-        Some("response_cache")
+        let says = !good.is_empty() || !errors.is_empty();
+        let errors = some(errors);
+        let negative_ttl = errors.is_some().then_some(ttl);
+        Some(Plug::of(draft!(ResponseCache {
+            statuses: says.then_some(good),
+            negative_statuses: errors,
+            negative_ttl,
+            default_ttl: ttl,
+        })))
     }
 }

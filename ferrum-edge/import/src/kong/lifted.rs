@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::routes::MORE;
 use super::within::Belongings;
@@ -71,8 +71,8 @@ fn one(out: &mut Import, belongings: &Belongings, at: usize, hosts: &[String]) {
     let mut copy = out.proxies[at].clone();
     let before = copy["id"].as_str().unwrap_or_default().to_owned();
     let id = out.id("proxy", &format!("{before}-hosts"));
-    copy["id"] = json!(id);
-    copy["hosts"] = json!(hosts);
+    copy["id"] = id.as_str().into();
+    copy["hosts"] = hosts.into();
     belongings.copy(out, &before, &id);
     out.proxies.push(copy);
 }

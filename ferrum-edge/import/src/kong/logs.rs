@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::text;
-use crate::draft::{Import, set};
+use crate::draft::{AccessLog, Import, LogFile, LogHttp, LogStdout, LogTcp, Sink, draft};
 use crate::text;
 use crate::tree::Node;
 
@@ -17,59 +17,54 @@ pub(super) fn sink(
     plugin: &Node,
     proxies: Option<&[usize]>,
 ) -> bool {
-    let Some((kind, settings)) = plugin.get("config").and_then(|config| of(theirs, config)) else {
+    let Some(mut destination) = plugin.get("config").and_then(|config| of(theirs, config)) else {
         return false;
     };
     let name = out.id("sink", theirs);
-    let mut made = json!({ "name": name, kind: settings });
+    let mut made = draft!(Sink { name });
+    made.append(&mut destination);
     if let Some(proxies) = proxies {
-        let ids = proxies.iter().filter_map(|at| out.proxies.get(*at)).map(|proxy| proxy["id"].clone());
-        made["proxies"] = Value::Array(ids.collect());
+        let used = proxies.iter().filter_map(|at| out.proxies.get(*at));
+        made.proxies(used.filter_map(|proxy| proxy["id"].as_str()).collect::<Vec<_>>());
     }
-    let log = out.gateway.entry("access_log").or_insert_with(|| json!({ "sinks": [] }));
-    if let Some(Value::Array(sinks)) = log.get_mut("sinks") {
-        sinks.push(made);
+    let new = || draft!(AccessLog { sinks: Vec::<Sink>::new() }).into();
+    if let Some(Value::Array(sinks)) = out.gateway.entry("access_log").or_insert_with(new).get_mut("sinks") {
+        sinks.push(made.into());
     }
     plugin.see_all();
     out.partial(plugin.at, place, "records have the gateway's own fields", "see gateway.access_log");
     true
 }
 
-fn of(theirs: &str, config: &Node) -> Option<(&'static str, Map<String, Value>)> {
-    let mut made = Map::new();
-    let kind = match theirs {
+/// What a plugin says of the place, which has no name yet.
+fn of(theirs: &str, config: &Node) -> Option<Sink> {
+    Some(match theirs {
         "file-log" => match text(config, "path")? {
-            "/dev/stdout" => "stdout",
-            path => {
-                set(&mut made, "path", path);
-                "file"
-            }
+            "/dev/stdout" => draft!(Sink { stdout: LogStdout::default() }),
+            path => draft!(Sink { file: draft!(LogFile { path }) }),
         },
         "http-log" => {
             let url = text(config, "http_endpoint")?;
             text::url(url)?;
-            set(&mut made, "url", url);
             let headers = config.get("headers").map_or(&[][..], Node::entries).iter();
             let headers: Map<String, Value> =
-                headers.filter_map(|(name, value)| Some((name.clone(), json!(value.plain()?)))).collect();
-            if !headers.is_empty() {
-                set(&mut made, "headers", headers);
-            }
-            if let Some(millis) = config.get("timeout").and_then(Node::uint) {
-                set(&mut made, "timeout", text::duration(millis.clamp(1, 60_000)));
-            }
-            "http"
+                headers.filter_map(|(name, value)| Some((name.clone(), value.plain()?.into()))).collect();
+            let millis = config.get("timeout").and_then(Node::uint);
+            let http = draft!(LogHttp {
+                url,
+                headers: (!headers.is_empty()).then_some(headers),
+                timeout: millis.map(|millis| text::duration(millis.clamp(1, 60_000))),
+            });
+            draft!(Sink { http })
         }
         "tcp-log" => {
             let (host, port) = (text(config, "host")?, config.get("port").and_then(Node::uint)?);
             let is_tls = config.get("tls").and_then(Node::bool) == Some(true);
             let scheme = if is_tls { "tls" } else { "tcp" };
-            set(&mut made, "address", format!("{scheme}://{host}:{port}"));
-            "tcp"
+            draft!(Sink { tcp: draft!(LogTcp { address: format!("{scheme}://{host}:{port}") }) })
         }
         _ => return None,
-    };
-    Some((kind, made))
+    })
 }
 
 /// The places that the records of some proxies go to, by the ids of those proxies.
@@ -98,7 +93,7 @@ impl SinkUsers {
         for place in places {
             let proxies = log["sinks"].get_mut(*place).and_then(|sink| sink["proxies"].as_array_mut());
             if let Some(proxies) = proxies {
-                proxies.push(json!(id));
+                proxies.push(id.into());
             }
         }
     }

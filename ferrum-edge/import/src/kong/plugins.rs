@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::secrets::secret;
-use super::{is_off, list, name, text};
-use crate::draft::{CLOSED, Import, set};
+use super::{is_off, list, name, some, text};
+use crate::draft::{
+    BasicCredential, Credentials, HmacCredential, Import, JwtCredential, KeyCredential, PluginConfig,
+    PluginRef, RequestTermination, draft,
+};
 use crate::report::At;
 use crate::tree::{Node, NodeValue};
 
@@ -42,7 +45,7 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     }
     let nothing = Node::new(plugin.at, NodeValue::Null);
     let config = plugin.get("config").unwrap_or(&nothing);
-    let (ours, mut settings) = match super::counterparts::settings(out, &place, &theirs, config) {
+    let plug = match super::counterparts::counterpart(out, &place, &theirs, config) {
         Ok(made) => made,
         Err(why) => {
             config.see_all();
@@ -54,12 +57,8 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
         Where::Everywhere => "global",
         Where::Proxies(_) => "proxy_group",
     };
-    let when = settings.shift_remove(super::counterparts::WHEN);
-    let mut made = json!({ "id": id, "plugin_name": ours, "scope": scope, "config": settings });
-    if let Some(when) = when {
-        made["when"] = when;
-    }
-    out.plugin_configs.push(made);
+    let (plugin_name, config, when) = (plug.name, plug.config, plug.when);
+    out.plugin_configs.push(draft!(PluginConfig { id: &id, plugin_name, scope, config, when }).into());
     out.done(plugin.at, &place);
     let Where::Proxies(proxies) = at else { return };
     if proxies.is_empty() {
@@ -123,7 +122,7 @@ pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, why: &str, li
     ) {
         return;
     }
-    let config = json!({ "status_code": 503, "content_type": "text/plain", "body": CLOSED });
+    let config = RequestTermination::closed().into();
     let id = out.shared_plugin(&format!("closed-{theirs}"), "request_termination", config);
     match at {
         Where::Everywhere => {
@@ -138,9 +137,9 @@ pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, why: &str, li
 pub(super) fn attach(out: &mut Import, proxies: &[usize], id: &str) {
     for proxy in proxies {
         if let Some(Value::Object(proxy)) = out.proxies.get_mut(*proxy) {
-            let list = proxy.entry("plugins").or_insert_with(|| json!([]));
+            let list = proxy.entry("plugins").or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(list) = list {
-                list.push(json!({ "plugin_config_id": id }));
+                list.push(draft!(PluginRef { plugin_config_id: id }).into());
             }
         }
     }
@@ -167,10 +166,10 @@ pub(super) fn all_authenticate(out: &mut Import) {
         if mine().count() + everywhere > 1 {
             // Those that let anonymous callers by are content with what another one found.
             let is_any = everywhere == 0 && mine().all(|id| lenient.contains(id));
-            proxy["auth_mode"] = json!(if is_any { "multi" } else { "all" });
+            proxy["auth_mode"] = if is_any { "multi" } else { "all" }.into();
             if !is_any {
                 // Kong asks each of them, and lets them name different consumers.
-                proxy["same_caller"] = json!(false);
+                proxy["same_caller"] = false.into();
             }
         }
     }
@@ -182,20 +181,19 @@ pub(super) fn credentials(
     place: &str,
     username: &str,
     consumer: &Node,
-) -> (Map<String, Value>, Option<String>) {
-    let mut made = Map::new();
+) -> (Credentials, Option<String>) {
     let custom_id = text(consumer, "custom_id");
     let at = |kind: &str| format!("{place}.{kind}");
     let written: Vec<&str> = list(consumer, "keyauth_credentials").filter_map(|it| text(it, "key")).collect();
     let keys = written.into_iter().filter_map(|key| secret(out, &at("keyauth_credentials"), key));
-    let keys: Vec<Value> = keys.map(|key| json!({ "key": key })).collect();
+    let keys: Vec<KeyCredential> = keys.map(|key| draft!(KeyCredential { key })).collect();
     let mut passwords = Vec::new();
     for credential in list(consumer, "basicauth_credentials") {
         match (text(credential, "username"), text(credential, "password")) {
             // What Kong writes out is a SHA-1, which nobody can log in with.
             (Some(name), Some(password)) if name == username && !is_digest(password) => {
                 let password = secret(out, &at("basicauth_credentials"), password);
-                passwords.extend(password.map(|password| json!({ "password": password })));
+                passwords.extend(password.map(|password| draft!(BasicCredential { password })));
             }
             _ => out.miss(
                 format_args!("{place}.basicauth_credentials"),
@@ -209,9 +207,9 @@ pub(super) fn credentials(
         let written = text(credential, "secret");
         let secret = written.and_then(|written| secret(out, &place, written));
         let key = match (secret.as_deref(), text(credential, "rsa_public_key")) {
-            (_, Some(pem)) => json!({ "public_key": pem }),
+            (_, Some(pem)) => draft!(JwtCredential { public_key: pem }),
             (Some(secret), None) if secret.len() >= 32 || secret.contains("${env:") => {
-                json!({ "secret": secret })
+                draft!(JwtCredential { secret })
             }
             _ => {
                 out.miss(place, "a secret has to have 32 bytes or more");
@@ -236,20 +234,19 @@ pub(super) fn credentials(
         match (text(credential, "username"), text(credential, "secret")) {
             (Some(name), Some(written)) if name == username => {
                 let key = secret(out, &at("hmacauth_credentials"), written);
-                hmacs.extend(key.map(|key| json!({ "secret": key })));
+                hmacs.extend(key.map(|key| draft!(HmacCredential { secret: key })));
             }
             _ => {
                 out.miss(format_args!("{place}.hmacauth_credentials"), "a username of its own, or no secret")
             }
         }
     }
-    for (name, list) in
-        [("key_auth", keys), ("basic_auth", passwords), ("jwt_auth", secrets), ("hmac_auth", hmacs)]
-    {
-        if !list.is_empty() {
-            set(&mut made, name, list);
-        }
-    }
+    let made = draft!(Credentials {
+        key_auth: some(keys),
+        basic_auth: some(passwords),
+        jwt_auth: some(secrets),
+        hmac_auth: some(hmacs),
+    });
     (made, known_as)
 }
 

@@ -1,10 +1,14 @@
 //! Kong's routes: each path is a proxy.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::order::Rank;
-use super::{Kong, list, name, ours, reference, texts};
-use crate::draft::{CLOSED, Import, Matcher, set, with_facet, without_target};
+use super::{Kong, list, name, reference, some, texts};
+use crate::cond::Cond;
+use crate::draft::{
+    Import, Match, Matcher, Plug, Proxy, Redirect, RequestTermination, Tls, draft, set, with_facet,
+    without_target,
+};
 use crate::text;
 use crate::tree::{Node, NodeValue};
 
@@ -48,7 +52,7 @@ struct RouteDemands {
     hosts: Vec<Hosts>,
     weight: i64,
     /// Plugins that refuse some of its requests, with when.
-    refusals: Vec<(&'static str, Value, Value)>,
+    refusals: Vec<Plug>,
     /// What it may take is closed: which requests it asks for can't be translated.
     is_closed: bool,
 }
@@ -66,7 +70,7 @@ enum Hosts {
     Unknown,
     Names(Vec<String>),
     /// Conditions of which any holds.
-    Patterns(Vec<Value>),
+    Patterns(Vec<Match>),
 }
 
 impl Kong {
@@ -75,7 +79,7 @@ impl Kong {
             Some(service) => self.route(route, &service),
             None => {
                 // Its plugins may answer, such as those that refuse.
-                let mut backend = Map::new();
+                let mut backend = Proxy::default();
                 without_target(&mut backend);
                 self.services.insert(String::new(), backend);
                 let why = "it leads to no service: what no plugin answers is 502";
@@ -93,8 +97,8 @@ impl Kong {
             self.out.miss(&place, format_args!("its service `{service}` is not translated"));
             return;
         };
-        let is_stream =
-            matches!(ours(&Value::Object(backend.clone()), "backend_scheme"), Some("tcp" | "tcps" | "udp"));
+        let scheme = backend.get("backend_scheme").and_then(Value::as_str);
+        let is_stream = matches!(scheme, Some("tcp" | "tcps" | "udp"));
         let mut common = backend;
         if is_stream {
             self.stream_route(&place, route, common, service);
@@ -133,10 +137,10 @@ impl Kong {
         asked: &RouteDemands,
         hosts: &Hosts,
         RoutePath { path, is_closed }: RoutePath,
-        common: &Map<String, Value>,
+        common: &Proxy,
     ) {
         let id = self.out.id("proxy", base);
-        let mut proxy = Map::from_iter([("id".to_owned(), json!(id))]);
+        let mut proxy = draft!(Proxy { id: &id });
         let is_named = matches!(hosts, Hosts::Names(_));
         // All paths of certain hosts: said so, it may stand beside one for all hosts.
         let path = path.or_else(|| Some("/".to_owned())).filter(|path| path != "/" || !is_named);
@@ -144,12 +148,12 @@ impl Kong {
             path.clone().filter(|path| path.len() > 1 && path.ends_with('/') && !path.starts_with('~'));
         let is_regex = path.as_deref().is_some_and(|path| path.starts_with('~'));
         if let Some(path) = path {
-            set(&mut proxy, "listen_path", self.path(place, &path, asked.strips));
+            proxy.listen_path(self.path(place, &path, asked.strips));
         }
-        proxy.extend(common.clone());
+        proxy.append(&mut common.clone());
         match hosts {
             Hosts::Any | Hosts::Unknown => {}
-            Hosts::Names(names) => set(&mut proxy, "hosts", names.clone()),
+            Hosts::Names(names) => proxy.hosts(names),
             Hosts::Patterns(patterns) => with_any(&mut proxy, patterns),
         }
         if let Some(path) = only_below {
@@ -159,24 +163,23 @@ impl Kong {
         let said = route.get("regex_priority").and_then(Node::int).unwrap_or(0);
         let rank = self.regex_priorities.binary_search(&said).unwrap_or(0).min(1000);
         let regex = if is_regex { REGEX + i64::try_from(rank).unwrap_or(0) * REGEX_RANK } else { 0 };
-        set(&mut proxy, "priority", asked.weight + regex);
-        self.out.proxies.push(Value::Object(proxy));
+        proxy.priority(asked.weight + regex);
+        self.out.proxies.push(proxy.into());
         if is_closed || asked.is_closed || matches!(hosts, Hosts::Unknown) {
             return self.close(&id);
         }
-        for (plugin, config, when) in &asked.refusals {
-            self.out.plugin_when(&id, plugin, config.clone(), Some(when));
+        for plug in &asked.refusals {
+            self.out.plugin_when(&id, plug.name, plug.config.clone(), plug.when.as_ref());
         }
     }
 
     /// Answers 503 to all that a proxy takes.
     pub(super) fn close(&mut self, id: &str) {
-        let config = json!({ "status_code": 503, "content_type": "text/plain", "body": CLOSED });
-        self.out.plugin(id, "request_termination", config);
+        self.out.plugin(id, "request_termination", RequestTermination::closed().into());
     }
 
     /// What all paths of a route have in common. `None` leaves it out, where what can't be said is not to be closed.
-    fn asked(&mut self, place: &str, route: &Node, common: &mut Map<String, Value>) -> Option<RouteDemands> {
+    fn asked(&mut self, place: &str, route: &Node, common: &mut Proxy) -> Option<RouteDemands> {
         let narrower = narrower(route, &["sources", "destinations"]);
         if let Some(key) = narrower {
             self.out.guard(
@@ -192,10 +195,7 @@ impl Kong {
         if conditions(route, common).is_none() {
             let why = format!("a regex that looks around or refers back is none here; {NOT_TRANSLATED}");
             self.out.guard(route.at, format_args!("{place}.headers"), why, "write it otherwise");
-            let methods = texts(route, "methods");
-            if !methods.is_empty() {
-                set(common, "matches", json!([{ "methods": methods }]));
-            }
+            common.matches(some(texts(route, "methods")).map(|methods| vec![draft!(Match { methods })]));
             is_closed = true;
         }
         let demands =
@@ -303,26 +303,22 @@ fn is_empty(value: &Node) -> bool {
 }
 
 /// What is sent to the target; says whether the path is stripped.
-pub(super) fn rules(route: &Node, common: &mut Map<String, Value>) -> bool {
+pub(super) fn rules(route: &Node, common: &mut Proxy) -> bool {
     let speaks = texts(route, "protocols");
     let is_grpc = speaks.iter().any(|protocol| protocol.starts_with("grpc"))
         || common.get("backend_http_version").is_some_and(|version| version == "2");
     // A call's path is its method: Kong refuses to strip it.
     let strips = route.get("strip_path").and_then(Node::bool).unwrap_or(true) && !is_grpc;
-    set(common, "strip_listen_path", strips);
+    common.strip_listen_path(strips);
     if route.get("preserve_host").and_then(Node::bool).unwrap_or(false) {
-        set(common, "preserve_host_header", true);
+        common.preserve_host_header(true);
     }
     strips
 }
 
 /// What a route asks for besides hosts and paths, as one match. `None` where a regex is none here.
-fn conditions(route: &Node, common: &mut Map<String, Value>) -> Option<()> {
-    let mut condition = Map::new();
-    let methods = texts(route, "methods");
-    if !methods.is_empty() {
-        set(&mut condition, "methods", methods);
-    }
+fn conditions(route: &Node, common: &mut Proxy) -> Option<()> {
+    let mut condition = draft!(Match { methods: some(texts(route, "methods")) });
     let headers = route.get("headers").map_or(&[][..], Node::entries);
     let headers: Map<String, Value> = headers
         .iter()
@@ -331,30 +327,28 @@ fn conditions(route: &Node, common: &mut Map<String, Value>) -> Option<()> {
             let how = match values.as_slice() {
                 [one] if one.starts_with("~*") => {
                     let regex = format!("(?i){}", one.trim_start_matches("~*"));
-                    Matcher::one_field(&regex).unwrap_or_else(|| Matcher::regex(regex)).into()
+                    Matcher::one_field(&regex).unwrap_or_else(|| Matcher::regex(regex))
                 }
                 // One of several fields of the name is enough.
                 _ => {
                     let any: Vec<String> = values.iter().map(|value| text::literal(value)).collect();
-                    json!({ "regex": format!("(?i)(?:.*, )?(?:{})(?:, .*)?", any.join("|")) })
+                    Matcher::regex(format!("(?i)(?:.*, )?(?:{})(?:, .*)?", any.join("|")))
                 }
             };
-            let regex = how.get("regex").and_then(Value::as_str);
-            regex.is_none_or(text::is_regex).then(|| (name.clone(), how.clone()))
+            let is_good = how.get("regex").and_then(Value::as_str).is_none_or(text::is_regex);
+            is_good.then(|| (name.clone(), how.into()))
         })
         .collect::<Option<_>>()?;
-    if !headers.is_empty() {
-        set(&mut condition, "headers", headers);
-    }
+    condition.headers((!headers.is_empty()).then_some(headers));
     let names: Vec<String> =
         texts(route, "snis").iter().map(|name| name.trim_end_matches('.').to_owned()).collect();
     if !names.is_empty() {
         // Without TLS there is no name, and Kong does not ask for it.
-        let any = json!([{ "scheme": "http" }, { "tls": { "server_names": names } }]);
-        set(&mut condition, "any", any);
+        let named = draft!(Tls { server_names: names });
+        condition.any([draft!(Match { scheme: "http" }), draft!(Match { tls: named })]);
     }
     if !condition.is_empty() {
-        set(common, "matches", vec![Value::Object(condition)]);
+        common.matches([condition]);
     }
     Some(())
 }
@@ -371,31 +365,32 @@ fn weight(route: &Node) -> i64 {
 }
 
 /// What is answered to requests that a route takes, but does not serve.
-pub(super) fn refusals(route: &Node) -> Vec<(&'static str, Value, Value)> {
+pub(super) fn refusals(route: &Node) -> Vec<Plug> {
     let speaks = texts(route, "protocols");
     let mut made = Vec::new();
     let is_tls = |protocol: &String| matches!(protocol.as_str(), "https" | "grpcs" | "wss");
     if !speaks.is_empty() && speaks.iter().all(is_tls) {
         let status = route.get("https_redirect_status_code").and_then(Node::uint);
-        let plain = json!({ "scheme": "http" });
-        made.push(match status.filter(|status| *status != 426) {
-            Some(status) => ("redirect", json!({ "scheme": "https", "status_code": status }), plain),
-            None => {
-                let config = json!({ "status_code": 426, "message": "Please use HTTPS protocol" });
-                ("request_termination", config, plain)
-            }
-        });
+        let plug = match status.filter(|status| *status != 426) {
+            Some(status) => Plug::of(draft!(Redirect { scheme: "https", status_code: status })),
+            None => Plug::of(draft!(RequestTermination {
+                status_code: 426,
+                message: "Please use HTTPS protocol",
+            })),
+        };
+        made.push(plug.when(Cond::scheme("http").when()));
     }
     if speaks.iter().any(|protocol| protocol.starts_with("grpc")) {
-        let config = json!({ "status_code": 415, "message": "Non-gRPC request matched gRPC route" });
-        let grpc = json!({ "headers": { "content-type": { "prefix": "application/grpc" } } });
-        made.push(("request_termination", config, json!({ "not": grpc })));
+        let message = "Non-gRPC request matched gRPC route";
+        let grpc = Cond::header("content-type", Matcher::prefix("application/grpc"));
+        let plug = Plug::of(draft!(RequestTermination { status_code: 415, message }));
+        made.push(plug.when(grpc.negate().when()));
     }
     made
 }
 
 /// A host with a port, or with `*` at one end, as conditions of which any may hold.
-fn host_pattern(host: &str) -> Option<Vec<Value>> {
+fn host_pattern(host: &str) -> Option<Vec<Match>> {
     let (name, port) = match host.split_once(':') {
         Some((name, port)) => (name, Some(port.parse::<u16>().ok()?)),
         None => (host, None),
@@ -405,26 +400,27 @@ fn host_pattern(host: &str) -> Option<Vec<Value>> {
         (None, Some(start)) => format!("{}[^:]+", text::literal(start)),
         (None, None) => text::literal(name),
     };
-    let with = |end: &str| json!({ "regex": format!("(?i){literal}{end}") });
+    let with = |end: &str| draft!(Match { authority: Matcher::regex(format!("(?i){literal}{end}")) });
     (!name.trim_matches('*').is_empty() && !name.trim_matches('*').contains('*')).then(|| match port {
-        None => vec![json!({ "authority": with("(?::[0-9]+)?") })],
+        None => vec![with("(?::[0-9]+)?")],
         // Kong goes by the port that the client says, or else by its own.
-        Some(port) => vec![
-            json!({ "authority": with(&format!(":{port}")) }),
-            json!({ "authority": with(""), "ports": [port] }),
-        ],
+        Some(port) => {
+            let mut of_own = with("");
+            of_own.ports([port]);
+            vec![with(&format!(":{port}")), of_own]
+        }
     })
 }
 
 /// Has a proxy take what it asks for with any of these conditions.
-fn with_any(proxy: &mut Map<String, Value>, patterns: &[Value]) {
-    let any = match patterns {
+fn with_any(proxy: &mut Proxy, patterns: &[Match]) {
+    let any = Value::from(match patterns {
         [one] => one.clone(),
-        patterns => json!({ "any": patterns }),
-    };
-    let asked = proxy.get("matches").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![json!({})]);
-    let matches: Vec<Value> = asked.into_iter().map(|one| with_facet(one, &any)).collect();
-    set(proxy, "matches", matches);
+        patterns => draft!(Match { any: patterns.to_vec() }),
+    });
+    let asked = proxy.get("matches").and_then(Value::as_array).cloned();
+    let asked = asked.unwrap_or_else(|| vec![Match::default().into()]);
+    proxy.matches(asked.into_iter().map(|one| with_facet(one, &any)).collect::<Vec<Value>>());
 }
 
 /// Takes off what all proxies have in their priorities, so that it stands only where it says something.
@@ -440,10 +436,10 @@ pub(super) fn level(out: &mut Import) {
 }
 
 /// Leaves out the path of a prefix that ends with a slash, without it.
-fn not_itself(proxy: &mut Map<String, Value>, path: &str) {
-    let not = json!({ "path": { "exact": path } });
+fn not_itself(proxy: &mut Proxy, path: &str) {
+    let not = Value::from(draft!(Match { path: Matcher::exact(path) }));
     match proxy.get_mut("matches").and_then(Value::as_array_mut) {
         Some(matches) => matches.iter_mut().for_each(|one| one["not"] = not.clone()),
-        None => set(proxy, "matches", json!([{ "not": not }])),
+        None => proxy.matches([draft!(Match { not })]),
     }
 }

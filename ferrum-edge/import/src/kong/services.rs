@@ -1,8 +1,6 @@
 //! How services are asked: timeouts and retries.
 
-use serde_json::{Map, Value, json};
-
-use crate::draft::{set, set_read_timeout};
+use crate::draft::{Proxy, Retry, draft, set_read_timeout};
 use crate::text;
 use crate::tree::Node;
 
@@ -13,19 +11,17 @@ const RETRIES: u64 = 5;
 
 /// How long a service is waited for, and how often it is tried. A stream has one timeout, for silence, and goes to another
 /// target anyway.
-pub(super) fn timeouts(scheme: &str, service: &Node, made: &mut Map<String, Value>) {
+pub(super) fn timeouts(scheme: &str, service: &Node, made: &mut Proxy) {
     let number = |name: &str| service.get(name).and_then(Node::uint);
     let millis = |name: &str| number(name).unwrap_or(TIMEOUT);
     let silence = || millis("read_timeout").div_ceil(1000).max(1);
     match scheme {
-        "tcp" | "tcps" => set(made, "tcp_idle_timeout", silence()),
-        "udp" => set(made, "udp_idle_timeout", silence()),
+        "tcp" | "tcps" => made.tcp_idle_timeout(silence()),
+        "udp" => made.udp_idle_timeout(silence()),
         _ => set_read_timeout(made, millis("read_timeout")),
     }
-    set(made, "backend_connect_timeout", text::duration(millis("connect_timeout")));
+    made.backend_connect_timeout(text::duration(millis("connect_timeout")));
     let retries = number("retries").unwrap_or(RETRIES);
     let retries = Some(retries).filter(|retries| *retries > 0 && scheme.starts_with("http"));
-    if let Some(retries) = retries {
-        set(made, "retry", json!({ "max_retries": retries }));
-    }
+    made.retry(retries.map(|retries| draft!(Retry { max_retries: retries })));
 }

@@ -2,22 +2,14 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
-
 use super::order::Rank;
-use super::{Kong, list, name, texts};
-use crate::draft::set;
+use super::{Kong, list, name, some, texts};
+use crate::draft::{IpRestriction, Proxy, draft};
 use crate::text;
 use crate::tree::Node;
 
 impl Kong {
-    pub(super) fn stream_route(
-        &mut self,
-        place: &str,
-        route: &Node,
-        common: Map<String, Value>,
-        service: &str,
-    ) {
+    pub(super) fn stream_route(&mut self, place: &str, route: &Node, common: Proxy, service: &str) {
         let speaks = texts(route, "protocols");
         let passes = speaks.iter().any(|it| it == "tls_passthrough");
         // Names are only looked at where TLS passes through.
@@ -47,25 +39,20 @@ impl Kong {
         }
         for port in ports {
             let called = format!("{}-{port}", name(route));
-            let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &called)))]);
-            set(&mut proxy, "listen_port", port);
-            proxy.extend(common.clone());
+            let id = self.out.id("proxy", &called);
+            let mut proxy = draft!(Proxy { id: &id, listen_port: port });
+            proxy.append(&mut common.clone());
             if passes {
-                set(&mut proxy, "passthrough", true);
-                let names = texts(route, "snis");
-                if !names.is_empty() {
-                    set(&mut proxy, "hosts", names);
-                }
+                proxy.passthrough(true);
+                proxy.hosts(some(texts(route, "snis")));
             } else if speaks.iter().any(|it| it == "tls") {
-                set(&mut proxy, "frontend_tls", true);
+                proxy.frontend_tls(true);
             }
-            if !sources.is_empty()
-                && let Some(id) = proxy["id"].as_str().map(str::to_owned)
-            {
-                self.out.plugin(&id, "ip_restriction", json!({ "allow": sources }));
+            if !sources.is_empty() {
+                self.out.plugin(&id, "ip_restriction", draft!(IpRestriction { allow: &sources }).into());
             }
             let at = self.out.proxies.len();
-            self.out.proxies.push(Value::Object(proxy));
+            self.out.proxies.push(proxy.into());
             self.of_route.entry(name(route)).or_default().push(at);
             self.of_service.entry(service.to_owned()).or_default().push(at);
         }

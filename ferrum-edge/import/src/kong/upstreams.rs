@@ -1,9 +1,7 @@
 //! Kong's upstreams: their targets, how one is picked, and how they are asked whether they work.
 
-use serde_json::{Map, Value, json};
-
-use super::{Kong, list, name, text};
-use crate::draft::set;
+use super::{Kong, list, name, some, text};
+use crate::draft::{ActiveCheck, Cookie, HealthChecks, PassiveCheck, Target, Upstream, draft};
 use crate::tree::Node;
 
 /// The weight of a target that says none.
@@ -15,13 +13,12 @@ impl Kong {
         self.out.here = upstream.at;
         let place = format!("upstream {called}");
         let id = self.out.id("upstream", &called);
-        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
         let targets = self.targets(&place, upstream);
         if targets.is_empty() {
             self.out.miss(&place, "it has no targets; what names it is not translated either");
             return;
         }
-        set(&mut made, "targets", targets);
+        let mut made = draft!(Upstream { id: &id, targets });
         self.balancing(&place, upstream, &mut made);
         if let Some(checks) = upstream.get("healthchecks") {
             self.checks(&place, checks, &mut made);
@@ -41,10 +38,10 @@ impl Kong {
             ],
         );
         self.upstreams.insert(called, id);
-        self.out.upstreams.push(Value::Object(made));
+        self.out.upstreams.push(made.into());
     }
 
-    fn targets(&mut self, place: &str, upstream: &Node) -> Vec<Value> {
+    fn targets(&mut self, place: &str, upstream: &Node) -> Vec<Target> {
         let mut targets = Vec::new();
         let says_weights = list(upstream, "targets").any(|target| target.get("weight").is_some());
         for target in list(upstream, "targets") {
@@ -59,16 +56,14 @@ impl Kong {
                 self.out.needless(target.at, &place, "a weight of 0 is no traffic");
                 continue;
             }
-            let Value::Object(mut made) = self.target(&place, host, port) else { continue };
-            if says_weights {
-                set(&mut made, "weight", weight.unwrap_or(WEIGHT));
-            }
-            targets.push(Value::Object(made));
+            let mut made = self.target(&place, host, port);
+            made.weight(says_weights.then(|| weight.unwrap_or(WEIGHT)));
+            targets.push(made);
         }
         targets
     }
 
-    fn balancing(&mut self, place: &str, upstream: &Node, made: &mut Map<String, Value>) {
+    fn balancing(&mut self, place: &str, upstream: &Node, made: &mut Upstream) {
         let hash_on = text(upstream, "hash_on").filter(|on| *on != "none");
         let algorithm = match text(upstream, "algorithm") {
             _ if hash_on.is_some() => "consistent_hashing",
@@ -81,10 +76,10 @@ impl Kong {
                 return;
             }
         };
-        set(made, "algorithm", algorithm);
+        made.algorithm(algorithm);
         if let Some(path) = text(upstream, "hash_on_cookie_path").filter(|_| hash_on == Some("cookie")) {
             // Kong gives clients without the cookie one.
-            set(made, "hash_on_cookie_config", json!({ "path": path, "ttl": 0 }));
+            made.hash_on_cookie_config(draft!(Cookie { path, ttl: 0 }));
         }
         let hashed = match hash_on {
             None | Some("ip") => return,
@@ -93,13 +88,13 @@ impl Kong {
             Some(_) => None,
         };
         match hashed {
-            Some(hashed) => set(made, "hash_on", hashed),
+            Some(hashed) => made.hash_on(hashed),
             None => self.out.miss(format_args!("{place}.hash_on"), "hashed by the client's address instead"),
         }
     }
 
     /// `healthchecks`: without intervals and counts, as dumps have it, nothing is checked.
-    fn checks(&mut self, place: &str, checks: &Node, made: &mut Map<String, Value>) {
+    fn checks(&mut self, place: &str, checks: &Node, made: &mut Upstream) {
         let place = format!("{place}.healthchecks");
         let number = |keys: &[&str]| checks.path(keys).and_then(seconds).filter(|it| *it > 0);
         let interval = [["active", "unhealthy", "interval"], ["active", "healthy", "interval"]]
@@ -108,23 +103,19 @@ impl Kong {
             .min();
         let failures =
             ["http_failures", "tcp_failures", "timeouts"].map(|key| number(&["passive", "unhealthy", key]));
-        let mut ours = Map::new();
-        if let Some(interval) = interval {
-            set(&mut ours, "active", active(checks, interval));
-        }
-        if let Some(most) = failures.into_iter().flatten().min() {
-            let mut passive = json!({ "unhealthy_threshold": most });
-            let statuses = statuses(checks, &["passive", "unhealthy", "http_statuses"]);
-            if !statuses.is_empty() {
-                passive["unhealthy_status_codes"] = json!(statuses);
-            }
-            set(&mut ours, "passive", passive);
-        }
+        let passive = |most| {
+            let statuses = some(statuses(checks, &["passive", "unhealthy", "http_statuses"]));
+            draft!(PassiveCheck { unhealthy_threshold: most, unhealthy_status_codes: statuses })
+        };
+        let ours = draft!(HealthChecks {
+            active: interval.map(|interval| active(checks, interval)),
+            passive: failures.into_iter().flatten().min().map(passive),
+        });
         checks.see_all();
         if ours.is_empty() {
             return self.out.needless(checks.at, place, "nothing is checked");
         }
-        set(made, "health_checks", ours);
+        made.health_checks(ours);
         let why =
             "one count stands for failures of all kinds, and targets that were taken out are tried again";
         self.out.partial(checks.at, place, why, "see `health_checks` of upstreams");
@@ -144,34 +135,24 @@ fn statuses(checks: &Node, keys: &[&str]) -> Vec<u64> {
     all.filter(|status| (200..600).contains(status)).collect()
 }
 
-fn active(checks: &Node, interval: u64) -> Value {
+fn active(checks: &Node, interval: u64) -> ActiveCheck {
     let number = |keys: &[&str]| checks.path(keys).and_then(seconds).filter(|it| *it > 0);
     let kind = checks.path(&["active", "type"]).and_then(Node::str).unwrap_or("http");
-    let mut made = json!({ "interval": interval.min(86_400) });
+    let mut made = draft!(ActiveCheck { interval: interval.min(86_400) });
     match kind {
-        "tcp" => made["probe_type"] = json!("tcp"),
-        "grpc" | "grpcs" => made["probe_type"] = json!("grpc"),
+        "tcp" => made.probe_type("tcp"),
+        "grpc" | "grpcs" => made.probe_type("grpc"),
         _ => {
-            let path = checks.path(&["active", "http_path"]).and_then(Node::str).unwrap_or("/");
-            made["http_path"] = json!(path);
-            let good = statuses(checks, &["active", "healthy", "http_statuses"]);
-            if !good.is_empty() {
-                made["healthy_status_codes"] = json!(good);
-            }
+            made.http_path(checks.path(&["active", "http_path"]).and_then(Node::str).unwrap_or("/"));
+            made.healthy_status_codes(some(statuses(checks, &["active", "healthy", "http_statuses"])));
         }
     }
     if matches!(kind, "https" | "grpcs") {
-        made["use_tls"] = json!(true);
+        made.use_tls(true);
     }
-    if let Some(timeout) = number(&["active", "timeout"]) {
-        made["timeout"] = json!(timeout.min(300));
-    }
-    if let Some(good) = number(&["active", "healthy", "successes"]) {
-        made["healthy_threshold"] = json!(good);
-    }
+    made.timeout(number(&["active", "timeout"]).map(|timeout| timeout.min(300)));
+    made.healthy_threshold(number(&["active", "healthy", "successes"]));
     let bad = ["http_failures", "tcp_failures", "timeouts"].map(|key| number(&["active", "unhealthy", key]));
-    if let Some(bad) = bad.into_iter().flatten().min() {
-        made["unhealthy_threshold"] = json!(bad);
-    }
+    made.unhealthy_threshold(bad.into_iter().flatten().min());
     made
 }

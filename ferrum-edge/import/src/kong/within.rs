@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::logs::SinkUsers;
-use crate::draft::{Import, set};
+use crate::draft::{Import, Match, Matcher, Replaced, Rewrite, draft, set};
 use crate::text;
 
 /// By how much a longer prefix goes before a shorter one, at most: less than what a further condition counts.
@@ -156,20 +156,20 @@ fn one(out: &mut Import, belongings: &Belongings, mut proxy: Map<String, Value>,
     let id = out.id("proxy", &format!("{before}-within"));
     set(&mut proxy, "id", id.clone());
     proxy.shift_remove("listen_path");
-    let path = json!({ "regex": format!("{}[^/].*", text::literal(own)) });
+    let path = Value::from(Matcher::regex(format!("{}[^/].*", text::literal(own))));
     let matches = proxy.get("matches").and_then(Value::as_array).cloned();
-    let with_path = matches.unwrap_or_else(|| vec![json!({})]).into_iter().map(|mut one| {
+    let with_path = matches.unwrap_or_else(|| vec![Match::default().into()]).into_iter().map(|mut one| {
         one["path"] = path.clone();
         one
     });
     set(&mut proxy, "matches", with_path.collect::<Vec<Value>>());
-    let strips = proxy.get("strip_listen_path") == Some(&json!(true));
+    let strips = proxy.get("strip_listen_path").and_then(Value::as_bool) == Some(true);
     let base = proxy.get("backend_path").and_then(Value::as_str).unwrap_or_default().to_owned();
     if strips {
         set(&mut proxy, "strip_listen_path", false);
         let to = format!("{}/${{1}}", base.trim_end_matches('/').replace('$', "$$"));
         let from = format!("^{}(.*)$", text::literal(own));
-        out.plugin(&id, "rewrite", json!({ "regex": [{ "from": from, "to": to }] }));
+        out.plugin(&id, "rewrite", draft!(Rewrite { regex: [draft!(Replaced { from, to })] }).into());
     }
     belongings.copy(out, &before, &id);
     out.proxies.push(Value::Object(proxy));
@@ -199,8 +199,8 @@ impl Belongings {
         for place in self.plugins.get(before).into_iter().flatten() {
             let Some(mut copy) = out.plugin_configs.get(*place).cloned() else { continue };
             let name = copy["plugin_name"].as_str().unwrap_or_default().to_owned();
-            copy["id"] = json!(out.id("plugin", &format!("{id}-{name}")));
-            copy["proxy_id"] = json!(id);
+            copy["id"] = out.id("plugin", &format!("{id}-{name}")).into();
+            copy["proxy_id"] = id.into();
             out.plugin_configs.push(copy);
         }
     }
