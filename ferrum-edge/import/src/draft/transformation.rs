@@ -1,5 +1,7 @@
 //! Plugins that change requests and responses on their way.
 
+use serde_json::Value;
+
 use super::settings::{Amount, Any, Flag, List, Number, One, Text, Texts, draft, settings};
 
 settings! {
@@ -28,6 +30,9 @@ settings! {
     }
     GrpcWeb: "grpc_web" {}
 }
+
+/// Changes of header fields, each for the requests that a condition means.
+pub(crate) type CasedRules = Vec<(Option<Value>, HeaderRule)>;
 
 impl HeaderRule {
     /// A rule that gives a header field a value.

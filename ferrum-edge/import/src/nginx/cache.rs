@@ -2,10 +2,9 @@
 
 use super::asked::Test;
 use super::blocks::Directive;
-use super::plugins::CasedRules;
 use super::{Nginx, said};
 use crate::cond::Cond;
-use crate::draft::{CacheKey, HeaderRule, Plug, ResponseCache, draft};
+use crate::draft::{CacheKey, CasedRules, HeaderRule, Plug, ResponseCache, draft};
 use crate::text;
 
 /// The directives that are translated.

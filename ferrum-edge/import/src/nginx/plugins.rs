@@ -13,8 +13,8 @@ use super::zones::ZONE;
 use super::{Nginx, first, said};
 use crate::cond::Cond;
 use crate::draft::{
-    Compression, ConcurrencyLimiting, HeaderRule, Limit, Matcher, Plug, RateLimiting, RequestTransformer,
-    ResponseTransformer, Rewrite, draft, set,
+    CasedRules, Compression, ConcurrencyLimiting, HeaderRule, Limit, Matcher, Plug, RateLimiting,
+    RequestTransformer, ResponseTransformer, Rewrite, draft, set,
 };
 use crate::own_fields::is_framing;
 use crate::report::At;
@@ -53,9 +53,6 @@ pub(super) struct Zone {
     /// What the first place that limits by it says besides.
     used: Option<(u64, u16)>,
 }
-
-/// Changes of header fields, each for the requests that a condition means.
-pub(super) type CasedRules = Vec<(Option<Value>, HeaderRule)>;
 
 /// Zones by name.
 pub(super) type Zones = HashMap<String, Zone>;
