@@ -10,6 +10,7 @@ mod caddy;
 mod caddy_guards;
 mod compare;
 mod counterparts;
+mod declared;
 mod error_pages;
 mod gateways;
 mod haproxy;

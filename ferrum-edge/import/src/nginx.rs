@@ -47,11 +47,11 @@ mod zones;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::access_log::LogPlaces;
 use crate::cond::Cond;
-use crate::draft::{Import, Plug, set};
+use crate::draft::{GatewayTls, Import, Plug};
 use crate::error::Failure;
 use crate::files::{Files, IncludeReader};
 use blocks::Directive;
@@ -253,7 +253,7 @@ struct Nginx<'f> {
     /// The paths of those and of their keys.
     known_certificates: HashSet<(String, String)>,
     /// What `gateway.tls` says besides.
-    tls: Map<String, Value>,
+    tls: GatewayTls,
     /// The authorities that clients' certificates are checked against.
     client_ca: Option<String>,
     zones: plugins::Zones,
@@ -292,7 +292,7 @@ impl<'f> Nginx<'f> {
             resolver: None,
             certificates: Vec::new(),
             known_certificates: HashSet::new(),
-            tls: Map::new(),
+            tls: GatewayTls::default(),
             client_ca: None,
             zones: HashMap::new(),
             vars: values::Variables::default(),
@@ -414,14 +414,14 @@ impl<'f> Nginx<'f> {
             .filter(|it| it.name == "ssl_protocols")
             .collect();
         if !protocols.is_empty() && protocols.iter().all(|it| it.arguments.iter().all(|it| it == "TLSv1.3")) {
-            self.tls.insert("min_version".to_owned(), json!("1.3"));
+            self.tls.min_version("1.3");
         }
     }
 
     fn tls(&mut self) {
         if !self.certificates.is_empty() {
-            self.tls.insert("certificates".to_owned(), json!(std::mem::take(&mut self.certificates)));
-            set(&mut self.out.gateway, "tls", Value::Object(std::mem::take(&mut self.tls)));
+            self.tls.certificates(std::mem::take(&mut self.certificates));
+            self.out.gateway.tls(std::mem::take(&mut self.tls));
         }
     }
 }

@@ -22,6 +22,7 @@ settings! {
     ResponseCache: "response_cache" {
         statuses: Numbers, default_ttl: Amount, negative_ttl: Amount, negative_statuses: Numbers,
         stale_while_revalidate: Amount, stale_if_error: Amount, client_directives: Flag, key: One<CacheKey>, cache_status: Flag,
+        x_cache: Flag,
     }
     /// What tells responses apart.
     CacheKey: "response_cache/key" { headers: Texts, cookies: Texts }

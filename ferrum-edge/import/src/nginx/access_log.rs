@@ -1,7 +1,5 @@
 //! `access_log` and `log_format`: places that records of a server's and a location's requests go to.
 
-use serde_json::json;
-
 use super::Nginx;
 use super::asked::Test;
 use super::blocks::Directive;
@@ -74,7 +72,7 @@ impl Nginx<'_> {
         let mut differs =
             is_file.then(|| "the gateway writes the file: its user needs access to it".to_owned());
         if format == "combined" {
-            set(&mut log.rest, "format", "combined");
+            log.rest.format("combined");
         } else {
             differs = match self.log_formats.get(format) {
                 Some(format) => line(&mut log, format),
@@ -84,7 +82,7 @@ impl Nginx<'_> {
         if let Some(variable) = rest.iter().find_map(|word| word.strip_prefix("if=")) {
             match self.vars_here.holds(variable, &Test::True, 0) {
                 Some(Cond::Always) => {}
-                Some(Cond::Is(when)) => set(&mut log.rest, "when", when),
+                Some(Cond::Is(when)) => log.rest.when(when),
                 Some(Cond::Never) => return None,
                 None => return Some(Err("what it asks can't be said here")),
             }
@@ -98,7 +96,7 @@ fn line(log: &mut LogPlace, format: &Directive) -> Option<String> {
     let mut parts = format.arguments.iter().skip(1).peekable();
     let escape = parts.peek().and_then(|first| first.strip_prefix("escape="));
     if escape == Some("json") {
-        set(&mut log.rest, "format", "json");
+        log.rest.format("json");
         return Some("the JSON has the gateway's own fields".to_owned());
     }
     let text: String = parts.filter(|part| !part.starts_with("escape=")).map(String::as_str).collect();
@@ -121,7 +119,7 @@ fn line(log: &mut LogPlace, format: &Directive) -> Option<String> {
             }
         }
     }
-    set(&mut log.rest, "template", json!(template.trim_end_matches('\n')));
+    log.rest.template(template.trim_end_matches('\n'));
     Some(match unknown.is_empty() {
         true => "times are in UTC by RFC 3339, durations in milliseconds".to_owned(),
         false => format!(

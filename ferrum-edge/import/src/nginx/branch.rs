@@ -1,7 +1,5 @@
 //! `if`: which requests it takes, and what it says for them.
 
-use serde_json::json;
-
 use super::asked::{Test, flagged, words};
 use super::blocks::{Directive, HANDLERS};
 use super::condition_groups::GroupCases;
@@ -13,7 +11,7 @@ use super::site::ScriptPlace;
 use super::values::Variables;
 use super::{Nginx, first};
 use crate::cond::Cond;
-use crate::draft::{Plug, To};
+use crate::draft::{Plug, RequestTermination, To, Trigger, draft};
 use crate::text;
 
 impl<'d> Nginx<'_> {
@@ -173,8 +171,12 @@ impl<'d> Nginx<'_> {
         };
         let why = "redirects and answers of `return` go on while the file exists";
         self.out.partial(directive.at, format_args!("{}: {directive}", place(site, levels)), why, "");
-        let config = json!({ "status_code": status, "content_type": "text/plain", "body": "", "trigger": { "file": path } });
-        self.switches.push(Plug::new("request_termination", config));
+        self.switches.push(Plug::of(draft!(RequestTermination {
+            status_code: status,
+            content_type: "text/plain",
+            body: "",
+            trigger: draft!(Trigger { file: path }),
+        })));
         true
     }
 

@@ -1,12 +1,10 @@
 //! `proxy_cache` and what belongs to it, as the plugin `response_cache`.
 
-use serde_json::{Map, Value, json};
-
 use super::asked::Test;
 use super::blocks::Directive;
 use super::{Nginx, said};
 use crate::cond::Cond;
-use crate::draft::{Plug, set};
+use crate::draft::{CacheKey, CasedRules, HeaderRule, Plug, ResponseCache, draft};
 use crate::text;
 
 /// The directives that are translated.
@@ -40,7 +38,7 @@ impl Nginx<'_> {
             return None;
         }
         let what = format!("{place}: {cache}");
-        let mut config = Map::new();
+        let mut config = ResponseCache::default();
         let (Some(when), Some(())) = (self.cached_when(levels), self.cache_key(levels, &mut config)) else {
             let why = "which requests it is for, or by what it tells responses apart, can't be said here: nothing is cached";
             self.out.lost(cache.at, what, why, TODO);
@@ -50,23 +48,23 @@ impl Nginx<'_> {
         for stale in said(levels, "proxy_cache_use_stale") {
             let has = |word: &str| stale.arguments.iter().any(|it| it == word);
             if has("updating") {
-                set(&mut config, "stale_while_revalidate", STALE);
+                config.stale_while_revalidate(STALE);
             }
             if stale.arguments.iter().any(|it| !matches!(it.as_str(), "off" | "updating")) {
-                set(&mut config, "stale_if_error", STALE);
+                config.stale_if_error(STALE);
             }
             self.out.done(stale.at, format_args!("{place}: {stale}"));
         }
         // nginx does not ask what clients say of caches, and tells them nothing.
-        set(&mut config, "client_directives", false);
-        set(&mut config, "cache_status", false);
+        config.client_directives(false);
+        config.cache_status(false);
         let tells = |it: &&Directive| it.arguments.get(1).is_some_and(|value| value == CACHE_STATUS);
         if said(levels, "add_header").iter().any(tells) {
-            set(&mut config, "x_cache", true);
+            config.x_cache(true);
         }
         let why = "responses are kept in memory, up to 64 MiB, and none of a time that only the configuration says to requests with cookies or credentials";
         self.out.partial(cache.at, what, why, "see `max_size` and `disk` of `response_cache`");
-        Some(Plug::new("response_cache", Value::Object(config)).when(when.when()))
+        Some(Plug::of(config).when(when.when()))
     }
 
     /// The rules that give `X-Cache` of the cache the name that `add_header NAME $upstream_cache_status` says, and set it for
@@ -77,13 +75,13 @@ impl Nginx<'_> {
         header: &Directive,
         levels: &[&Directive],
         status: Option<u16>,
-    ) -> Option<Vec<(Option<Value>, Value)>> {
+    ) -> Option<CasedRules> {
         let cache = said(levels, "proxy_cache").first().and_then(|it| it.arguments.first());
         if cache.is_none_or(|zone| zone == "off") || status.is_some() {
             self.out.needless(header.at, what, "it is empty where nothing is cached, and not sent");
             return None;
         }
-        let key = self.cache_key(levels, &mut Map::new());
+        let key = self.cache_key(levels, &mut ResponseCache::default());
         let passing = self.any_is_true(levels, "proxy_cache_bypass").filter(|_| key.is_some());
         let Some((passing, unsaved)) = passing.zip(self.any_is_true(levels, "proxy_no_cache")) else {
             self.out.lost(header.at, what, "nothing is cached", TODO);
@@ -96,14 +94,13 @@ impl Nginx<'_> {
         let mut rules = Vec::new();
         if !name.eq_ignore_ascii_case("x-cache") {
             let rule =
-                json!({ "operation": "rename", "target": "header", "key": "x-cache", "new_key": name });
+                draft!(HeaderRule { operation: "rename", target: "header", key: "x-cache", new_key: name });
             rules.push((None, rule));
         }
         let unsaved = unsaved.and(passing.clone().negate());
         for (cond, word) in [(passing, "BYPASS"), (unsaved, "MISS")] {
             if cond != Cond::Never {
-                let rule = json!({ "operation": "set", "target": "header", "key": name, "value": word });
-                rules.push((cond.when(), rule));
+                rules.push((cond.when(), HeaderRule::field("set", name, word)));
             }
         }
         Some(rules)
@@ -128,7 +125,7 @@ impl Nginx<'_> {
     }
 
     /// `proxy_cache_key`: what tells responses apart besides the URL.
-    fn cache_key(&self, levels: &[&Directive], config: &mut Map<String, Value>) -> Option<()> {
+    fn cache_key(&self, levels: &[&Directive], config: &mut ResponseCache) -> Option<()> {
         let Some(key) = said(levels, "proxy_cache_key").first().copied() else { return Some(()) };
         let (mut headers, mut cookies, mut has_path) = (Vec::new(), Vec::new(), false);
         for name in key.arguments.iter().flat_map(|word| word.split('$').skip(1)) {
@@ -148,13 +145,13 @@ impl Nginx<'_> {
             }
         }
         if !headers.is_empty() || !cookies.is_empty() {
-            set(config, "key", json!({ "headers": headers, "cookies": cookies }));
+            config.key(draft!(CacheKey { headers, cookies }));
         }
         has_path.then_some(())
     }
 
     /// `proxy_cache_valid [CODE ...] TIME`.
-    fn cache_times(&mut self, place: &str, levels: &[&Directive], config: &mut Map<String, Value>) {
+    fn cache_times(&mut self, place: &str, levels: &[&Directive], config: &mut ResponseCache) {
         // Statuses and their seconds.
         let (mut good, mut bad) = (Vec::<(u16, u64)>::new(), Vec::new());
         for valid in said(levels, "proxy_cache_valid") {
@@ -181,24 +178,33 @@ impl Nginx<'_> {
             }
             self.out.done(valid.at, what);
         }
-        for (list, ttl, statuses) in
-            [(good, "default_ttl", "statuses"), (bad, "negative_ttl", "negative_statuses")]
-        {
-            // One time for all: the shortest.
-            let Some(least) = list.iter().map(|(_, time)| *time).min() else { continue };
-            if list.iter().any(|(_, time)| *time != least) {
-                let why = format!("statuses with different times are all kept for the shortest, {least} s");
-                if let Some(valid) = said(levels, "proxy_cache_valid").first() {
-                    self.out.partial(valid.at, format_args!("{place}: {valid}"), why, "");
-                }
-            }
-            set(config, ttl, format!("{least}s"));
-            set(config, statuses, json!(list.iter().map(|(code, _)| *code).collect::<Vec<u16>>()));
-        }
+        let (ttl, statuses) = self.one_time(place, levels, &good).unzip();
+        config.default_ttl(ttl);
+        config.statuses(statuses);
+        let (ttl, statuses) = self.one_time(place, levels, &bad).unzip();
+        config.negative_ttl(ttl);
+        config.negative_statuses(statuses);
         let methods = said(levels, "proxy_cache_methods");
         if let Some(posts) = methods.iter().find(|it| it.arguments.iter().any(|it| it == "POST")) {
             let why = "responses to GET and HEAD alone are kept";
             self.out.partial(posts.at, format_args!("{place}: {posts}"), why, "");
         }
+    }
+
+    /// One time for all statuses, the shortest, and the statuses; `None` where there are none.
+    fn one_time(
+        &mut self,
+        place: &str,
+        levels: &[&Directive],
+        list: &[(u16, u64)],
+    ) -> Option<(String, Vec<u16>)> {
+        let least = list.iter().map(|(_, time)| *time).min()?;
+        if list.iter().any(|(_, time)| *time != least) {
+            let why = format!("statuses with different times are all kept for the shortest, {least} s");
+            if let Some(valid) = said(levels, "proxy_cache_valid").first() {
+                self.out.partial(valid.at, format_args!("{place}: {valid}"), why, "");
+            }
+        }
+        Some((format!("{least}s"), list.iter().map(|(code, _)| *code).collect()))
     }
 }

@@ -1,14 +1,13 @@
 //! Groups of the regex that an `if` asks, for what its block says: of `$host`, `$args`, `$arg_NAME` and `$request_uri`. Those of `$uri` are
 //! captures of the path.
 
-use serde_json::json;
-
 use super::Nginx;
 use super::asked::{Test, words};
 use super::location::Base;
 use super::site::Site;
 use super::variable_names::WITH_QUERY;
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::text;
 
 /// Requests that an `if` takes, and what its groups are for them.
@@ -50,24 +49,32 @@ impl Nginx<'_> {
                 let inner = whole_group(regex)?;
                 let cond = self.vars_here.holds(variable, &Test::Regex(regex, ignores), 0)?;
                 (!inner.is_empty() && !name.is_empty()).then_some(())?;
-                vec![(cond, vec![("1".to_owned(), format!("${{arg_{name}}}"))])]
+                vec![Case {
+                    captured: None,
+                    cond,
+                    groups: vec![("1".to_owned(), format!("${{arg_{name}}}"))],
+                }]
             }
         };
-        let case = |(cond, groups): (Cond, Vec<(String, String)>)| match cond {
-            Cond::Is(ref one) if one.get("captured").is_some() => {
-                let regex = one["captured"].as_str().unwrap_or_default();
-                let cond = one.get("query").map_or(Cond::Always, |query| Cond::is(query.clone()));
-                let base = base.captured(regex);
-                let cond = cond.and(Cond::path("regex", regex));
+        let case = |Case { captured, cond, groups }| match captured {
+            Some(regex) => {
+                let base = base.captured(&regex);
+                let cond = cond.and(Cond::path_is(Matcher::regex(regex)));
                 GroupCase { base: base.and(cond.clone()), cond, groups }
             }
-            cond => GroupCase { base: base.and(cond.clone()), cond, groups },
+            None => GroupCase { base: base.and(cond.clone()), cond, groups },
         };
         Some(GroupCases { cases: cases.into_iter().map(case).collect(), rest: Cond::Never })
     }
 }
 
-type Case = (Cond, Vec<(String, String)>);
+/// Requests, and what the groups are for them.
+struct Case {
+    /// A regex over the path whose groups they name.
+    captured: Option<String>,
+    cond: Cond,
+    groups: Vec<(String, String)>,
+}
 
 /// `^www\.(.+)$` over the names of a server. Other names that reach it are left over.
 fn of_host(site: &Site<'_>, base: &Base, regex: &str) -> Option<GroupCases> {
@@ -82,7 +89,7 @@ fn of_host(site: &Site<'_>, base: &Base, regex: &str) -> Option<GroupCases> {
             groups.extend(group.map(|group| (group.to_owned(), text.clone())));
             groups.push((n.to_string(), text));
         }
-        let cond = Cond::is(json!({ "hosts": [name] }));
+        let cond = Cond::hosts([name]);
         cases.push(GroupCase { base: base.and(cond.clone()), cond, groups });
     }
     let names: Vec<&String> = site.names.iter().filter(is_plain).collect();
@@ -91,8 +98,8 @@ fn of_host(site: &Site<'_>, base: &Base, regex: &str) -> Option<GroupCases> {
     let rest = match is_closed {
         true => Cond::Never,
         false => {
-            let others = Cond::is(json!({ "hosts": names })).negate();
-            let fits = Cond::is(json!({ "authority": { "regex": text::host_regex(regex)? } }));
+            let others = Cond::hosts(&names).negate();
+            let fits = Cond::authority(Matcher::regex(text::host_regex(regex)?));
             if names.is_empty() { fits } else { fits.and(others) }
         }
     };
@@ -130,19 +137,19 @@ fn parameter(regex: &str, is_behind: bool) -> Option<Case> {
         plain.contains(&inner) || inner.strip_prefix("\\d{").is_some_and(|rest| rest.ends_with('}'));
     (is_name && is_plain).then_some(())?;
     let whole = format!("{}=(?:{inner})", text::literal(name));
-    let cond = text::is_regex(&whole).then(|| Cond::is(json!({ "query_string": { "regex": whole } })))?;
-    Some((cond, vec![("1".to_owned(), format!("${{arg_{name}}}"))]))
+    let cond = text::is_regex(&whole).then(|| Cond::query_string(Matcher::regex(whole)))?;
+    Some(Case { captured: None, cond, groups: vec![("1".to_owned(), format!("${{arg_{name}}}"))] })
 }
 
 /// `^/old/(.*)$` over path and query, and `^/old\.php\?id=(\d+)$`.
 fn of_target(regex: &str, ignores: bool) -> Option<Vec<Case>> {
     let flag = if ignores { "(?i)" } else { "" };
-    let captured = |regex: String| text::is_regex(&regex).then_some(regex);
+    let checked = |regex: String| text::is_regex(&regex).then_some(regex);
     if let Some((path, query)) = regex.split_once("\\?") {
         let path = path.strip_prefix('^').filter(|path| is_plain(path) && !path.contains('('))?;
-        let (cond, groups) = parameter(query, true)?;
-        let path = captured(format!("{flag}{path}"))?;
-        return Some(vec![(Cond::path("regex", &path).and(cond), groups)]);
+        let of_query = parameter(query, true)?;
+        let path = Cond::path_is(Matcher::regex(checked(format!("{flag}{path}"))?));
+        return Some(vec![Case { cond: path.and(of_query.cond), ..of_query }]);
     }
     let inner = regex.strip_prefix('^')?;
     let inner = inner.strip_suffix('$').unwrap_or(inner);
@@ -158,13 +165,14 @@ fn of_target(regex: &str, ignores: bool) -> Option<Vec<Case>> {
         before.chain([((count + 1).to_string(), last)]).collect::<Vec<_>>()
     };
     let with_query = format!("${{path_group_{}}}{WITH_QUERY}", count + 1);
-    let whole = captured(format!("{flag}{start}{last}"))?;
-    let mut cases = vec![(Cond::is(json!({ "captured": whole })), groups(with_query.clone()))];
+    let whole = checked(format!("{flag}{start}{last}"))?;
+    let mut cases =
+        vec![Case { captured: Some(whole), cond: Cond::Always, groups: groups(with_query.clone()) }];
     if needs {
         // The group is the question mark with the query.
-        let path = captured(format!("{flag}{start}()"))?;
-        let query = json!({ "query_string": { "present": true } });
-        cases.push((Cond::is(json!({ "captured": path, "query": query })), groups(with_query)));
+        let path = checked(format!("{flag}{start}()"))?;
+        let cond = Cond::query_string(Matcher::present(true));
+        cases.push(Case { captured: Some(path), cond, groups: groups(with_query) });
     }
     Some(cases)
 }

@@ -1,6 +1,6 @@
 //! `error_page`: files, locations that pass on or answer by themselves, and redirects, instead of errors.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::asked::Test;
 use super::blocks::Directive;
@@ -9,7 +9,7 @@ use super::location::{Location, LocationKind};
 use super::login::is_of_refusals;
 use super::site::Site;
 use super::{Nginx, first, said};
-use crate::draft::Plug;
+use crate::draft::{ErrorPages, Page, Plug, draft};
 
 const TODO: &str = "use the plugin `error_pages`";
 
@@ -59,20 +59,20 @@ impl<'d> Nginx<'_> {
             true => "all",
             false => "gateway",
         };
-        Some(Plug::new("error_pages", json!({ "of": of, "pages": pages })))
+        Some(Plug::of(draft!(ErrorPages { of, pages })))
     }
 
     /// A page of `error_pages`.
-    fn page(&self, site: &Site<'d>, page: &ErrorPage<'_>) -> Result<Value, &'static str> {
+    fn page(&self, site: &Site<'d>, page: &ErrorPage<'_>) -> Result<Page, &'static str> {
         let codes: Vec<String> = page.codes.iter().map(ToString::to_string).collect();
-        let mut made = Map::from_iter([("status".to_owned(), json!(codes.join(", ")))]);
+        let mut made = draft!(Page { status: codes.join(", ") });
         if page.uri.starts_with("http://") || page.uri.starts_with("https://") {
             let to = self.page_url(page.uri)?;
-            made.insert("redirect".to_owned(), json!(to));
+            made.redirect(to);
             if let Some(status @ (301 | 303 | 307 | 308)) = page.status {
-                made.insert("response_status".to_owned(), json!(status));
+                made.response_status(status);
             }
-            return Ok(Value::Object(made));
+            return Ok(made);
         }
         if page.uri.contains('$') {
             return Err("where it leads is not known beforehand");
@@ -98,17 +98,17 @@ impl<'d> Nginx<'_> {
             Some(answer) => self.returned_page(answer, &levels, page, &mut made)?,
             None => {
                 let path = rewritten(block, page.uri)?;
-                let source = self
+                let mut source = self
                     .page_source(location, &levels, path)
                     .ok_or("the location of the page can't be translated")?;
-                made.extend(source);
+                made.append(&mut source);
                 page.status.map(|status| if status == 0 { 200 } else { status })
             }
         };
         if let Some(status) = status {
-            made.insert("response_status".to_owned(), json!(status));
+            made.response_status(status);
         }
-        Ok(Value::Object(made))
+        Ok(made)
     }
 
     /// A URL as a template, in which no value of the request names the host, except `Host` itself.
@@ -150,19 +150,19 @@ impl<'d> Nginx<'_> {
         answer: &Directive,
         levels: &[&Directive],
         page: &ErrorPage<'_>,
-        made: &mut Map<String, Value>,
+        made: &mut Page,
     ) -> Result<Option<u16>, &'static str> {
         let status = answer.arguments.first().and_then(|status| status.parse::<u16>().ok());
         match (status, answer.arguments.get(1)) {
             (Some(status @ (301 | 302 | 303 | 307 | 308)), Some(to)) => {
                 let to = self.page_url(to)?;
-                made.insert("redirect".to_owned(), json!(to));
+                made.redirect(to);
                 Ok(Some(status).filter(|status| *status != 302))
             }
             (Some(status), Some(text)) if !text.contains('$') => {
                 let kind = first(levels, "default_type").unwrap_or("text/plain");
-                made.insert("content_type".to_owned(), json!(kind));
-                made.insert("body".to_owned(), json!(text));
+                made.content_type(kind);
+                made.body(text);
                 // Without `=`, the status of the error stays.
                 Ok(page.status.map(|own| if own == 0 { status } else { own }))
             }
@@ -176,7 +176,7 @@ impl<'d> Nginx<'_> {
         location: Option<&Location<'d>>,
         levels: &[&Directive],
         path: &str,
-    ) -> Option<Map<String, Value>> {
+    ) -> Option<Page> {
         let way = location.map(|location| &location.way);
         let own = match way {
             Some(LocationKind::Exact(own) | LocationKind::Prefix(own)) => own.as_str(),
@@ -187,13 +187,15 @@ impl<'d> Nginx<'_> {
         if passes && matches!(way, Some(LocationKind::Named(_) | LocationKind::Regex(..))) {
             return None;
         }
-        let mut made = self.internal_source(levels, own)?;
-        made.shift_remove("prefix");
-        let path = match made.shift_remove("strip_prefix") {
+        let mut source = self.internal_source(levels, own)?;
+        source.shift_remove("prefix");
+        let path = match source.shift_remove("strip_prefix") {
             Some(Value::Bool(false)) => path.to_owned(),
             _ => format!("/{}", path.strip_prefix(own)?.trim_start_matches('/')),
         };
-        made.insert("path".to_owned(), json!(path.replace('$', "$$")));
+        let mut made = Page::default();
+        made.append(&mut source);
+        made.path(path.replace('$', "$$"));
         Some(made)
     }
 }

@@ -1,10 +1,8 @@
 //! `expires` and `limit_rate`: what nginx says of how long and how fast responses are.
 
-use serde_json::{Value, json};
-
 use super::blocks::Directive;
 use super::{Nginx, innermost};
-use crate::draft::Plug;
+use crate::draft::{BandwidthLimit, HeaderRule, Plug, ResponseTransformer, draft};
 use crate::text;
 
 /// Statuses of the responses that `expires` concerns.
@@ -36,11 +34,8 @@ impl Nginx<'_> {
         let why = "`Cache-Control` specifies the time; there is no `Expires`";
         self.out.partial(expires.at, what, why, "");
         let statuses: Vec<String> = STATUSES.iter().map(ToString::to_string).collect();
-        let rules = json!([
-            { "operation": "set", "target": "header", "key": "cache-control", "value": value },
-            { "operation": "remove", "target": "header", "key": "expires" },
-        ]);
-        made.push(Plug::new("response_transformer", json!({ "rules": rules, "statuses": statuses })));
+        let rules = [HeaderRule::field("set", "cache-control", value), HeaderRule::no_field("expires")];
+        made.push(Plug::of(draft!(ResponseTransformer { rules, statuses })));
     }
 
     /// `limit_rate RATE`.
@@ -53,8 +48,7 @@ impl Nginx<'_> {
             Some(rate) => {
                 let why = "it applies to all responses for an address together; nginx limits each by itself";
                 self.out.partial(limit.at, what, why, "see the plugin `bandwidth_limit`");
-                let config: Value = json!({ "download": rate, "limit_by": "address" });
-                made.push(Plug::new("bandwidth_limit", config));
+                made.push(Plug::of(draft!(BandwidthLimit { download: rate, limit_by: "address" })));
             }
             None => {
                 let todo = "use the plugin `bandwidth_limit`";

@@ -1,7 +1,5 @@
 //! The last word of `try_files`: a status, a file, or another location.
 
-use serde_json::{Map, Value, json};
-
 use super::Nginx;
 use super::asked::flagged;
 use super::blocks::{Directive, HANDLERS};
@@ -11,7 +9,7 @@ use super::item::{self, Passed, Rewritten};
 use super::location::{Location, LocationKind};
 use super::site::Site;
 use crate::cond::Cond;
-use crate::draft::To;
+use crate::draft::{Proxy, Replaced, To, draft};
 
 /// Directives that nginx runs in their order.
 const SCRIPT: [&str; 5] = ["rewrite", "if", "return", "set", "try_files"];
@@ -102,7 +100,7 @@ impl<'d> Nginx<'_> {
             self.out.done(tried.at, what);
             let answer = answers.pop().filter(|(cond, _)| answers.is_empty() && *cond == Cond::Always);
             let to = answer.map_or(To::Closed, |(_, to)| to);
-            let mut passed = Passed::new(to, Map::new());
+            let mut passed = Passed::new(to, Proxy::default());
             let mut plugins = Vec::new();
             self.response_headers(&inner, &levels, Some(302), &mut plugins);
             passed.plugins = Some(plugins);
@@ -121,8 +119,7 @@ impl<'d> Nginx<'_> {
         let mut passed = self.located(site, location, &Rewritten::No);
         self.out.done(tried.at, what);
         if let (false, Some(one)) = (rules.is_empty(), passed.first_mut()) {
-            let rewrite = one.rewrite.get_or_insert_with(|| json!({}));
-            rewrite["regex"] = Value::Array(rules);
+            one.rewrite.get_or_insert_default().regex(rules);
         }
         if passed.len() == 1 { passed.pop().unwrap_or_else(closed) } else { closed() }
     }
@@ -143,7 +140,7 @@ impl<'d> Nginx<'_> {
         };
         let (url, keeps) = url.strip_suffix('?').map_or((url.as_str(), true), |url| (url, false));
         let config = self.redirect(status, url, keeps)?;
-        Some(vec![(Cond::Always, To::Redirect(config))])
+        Some(vec![(Cond::Always, To::Redirect(config.into()))])
     }
 
     /// Where the requests of another location go, with its settings and plugins.
@@ -154,8 +151,8 @@ impl<'d> Nginx<'_> {
         let plugins = self.plugins(&inner, &levels);
         let settings = self.settings(&inner, &levels);
         for one in &mut passed {
-            let own = std::mem::replace(&mut one.settings, settings.clone());
-            one.settings.extend(own);
+            let mut own = std::mem::replace(&mut one.settings, settings.clone());
+            one.settings.append(&mut own);
             one.plugins = Some(plugins.clone());
         }
         passed
@@ -210,7 +207,7 @@ fn has_script(location: &Location<'_>) -> bool {
 }
 
 /// `rewrite FROM TO break`, each as a rule over the path; `None` where something else stands among them.
-fn rewrites(script: &[&Directive]) -> Option<Vec<Value>> {
+fn rewrites(script: &[&Directive]) -> Option<Vec<Replaced>> {
     let each = script.iter().map(|directive| match directive.arguments.as_slice() {
         [from, to, flag] if directive.name == "rewrite" && flag == "break" && !to.contains('?') => {
             let from = flagged(from, false)?;
@@ -222,7 +219,7 @@ fn rewrites(script: &[&Directive]) -> Option<Vec<Value>> {
             for n in 0..10 {
                 new = new.replace(&format!("${n}"), &format!("${{{n}}}"));
             }
-            Some(json!({ "from": format!("^{from}$"), "to": new }))
+            Some(draft!(Replaced { from: format!("^{from}$"), to: new }))
         }
         _ => None,
     });

@@ -1,6 +1,6 @@
 //! Converts FastCGI: `fastcgi_pass`, its parameters and scripts, and front controllers in `try_files`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::asked::Test;
 use super::blocks::Directive;
@@ -8,7 +8,7 @@ use super::guards::is_guarded;
 use super::location::{Location, LocationKind};
 use super::site::Site;
 use super::{Nginx, first, innermost, said};
-use crate::draft::{To, set};
+use crate::draft::{FastCgi, Proxy, To, draft, set};
 use crate::text;
 
 /// Parameters that the gateway sends by default with the same values.
@@ -42,7 +42,7 @@ const ENDINGS: [&str; 9] = ["php", "phtml", "php5", "php7", "phar", "cgi", "fcgi
 /// A FastCGI application: its address, and the settings of the proxy.
 pub(super) struct Application {
     pub(super) to: To,
-    pub(super) settings: Map<String, Value>,
+    pub(super) settings: Proxy,
 }
 
 impl Application {
@@ -54,7 +54,7 @@ impl Application {
     /// Replaces `try_files` by these scripts.
     pub(super) fn trying(mut self, scripts: &[String]) -> Self {
         if let Some(Value::Object(rules)) = self.settings.get_mut("fastcgi") {
-            set(rules, "try_files", json!(scripts));
+            rules.insert("try_files".to_owned(), scripts.into());
         }
         self
     }
@@ -71,7 +71,7 @@ impl<'d> Nginx<'_> {
     ) -> Option<Application> {
         let what = format!("{place}: {pass}");
         let to = self.application_target(pass, &what)?;
-        let mut rules = Map::new();
+        let mut rules = FastCgi::default();
         let root = self.script_root(levels, &what, &mut rules)?;
         let own_tries = levels.last().and_then(|level| level.block.iter().find(|it| it.name == "try_files"));
         if let Some(tried) = own_tries
@@ -82,32 +82,25 @@ impl<'d> Nginx<'_> {
         if root.is_some() {
             self.endings(levels, &mut rules);
             if let Some(index) = first(levels, "fastcgi_index").filter(|name| !name.contains(['$', '/'])) {
-                set(&mut rules, "index", index);
+                rules.index(index);
             }
         }
         self.params(site, place, levels, root.as_deref(), &mut rules);
         if first(levels, "fastcgi_keep_conn") == Some("on") {
-            set(&mut rules, "keep_alive", true);
+            rules.keep_alive(true);
         }
-        let mut settings = Map::from_iter([
-            ("backend_protocol".to_owned(), json!("fastcgi")),
-            ("strip_listen_path".to_owned(), json!(false)),
-        ]);
+        let mut settings = draft!(Proxy { backend_protocol: "fastcgi", strip_listen_path: false });
         if !rules.is_empty() {
-            set(&mut settings, "fastcgi", Value::Object(rules));
+            settings.fastcgi(rules);
         }
         let millis = |name: &str| {
             let said = first(levels, name).and_then(|time| text::millis(time, 1000));
             said.unwrap_or(60_000).min(86_400_000)
         };
         let (read, send) = (millis("fastcgi_read_timeout"), millis("fastcgi_send_timeout"));
-        set(
-            &mut settings,
-            "backend_connect_timeout",
-            text::duration(millis("fastcgi_connect_timeout").max(1)),
-        );
-        set(&mut settings, "backend_first_byte_timeout", text::duration(read));
-        set(&mut settings, "backend_idle_timeout", text::duration(read.max(send)));
+        settings.backend_connect_timeout(text::duration(millis("fastcgi_connect_timeout").max(1)));
+        settings.backend_first_byte_timeout(text::duration(read));
+        settings.backend_idle_timeout(text::duration(read.max(send)));
         for name in ["fastcgi_cache", "fastcgi_intercept_errors", "fastcgi_ignore_headers"] {
             if let Some(said) = innermost(levels, name).filter(|it| it.arguments.iter().any(|it| it != "off"))
             {
@@ -153,7 +146,7 @@ impl<'d> Nginx<'_> {
         &mut self,
         levels: &[&Directive],
         what: &str,
-        rules: &mut Map<String, Value>,
+        rules: &mut FastCgi,
     ) -> Option<Option<String>> {
         let params = said(levels, "fastcgi_param");
         let file =
@@ -176,7 +169,7 @@ impl<'d> Nginx<'_> {
             && folder.starts_with('/')
             && !folder.contains('$')
         {
-            set(rules, "root", folder.trim_end_matches('/'));
+            rules.root(folder.trim_end_matches('/'));
             return Some(Some(folder.trim_end_matches('/').to_owned()));
         }
         if let Some((folder, script)) = resolved.rsplit_once('/')
@@ -184,8 +177,8 @@ impl<'d> Nginx<'_> {
             && !resolved.contains('$')
             && script.contains('.')
         {
-            set(rules, "root", if folder.is_empty() { "/" } else { folder });
-            set(rules, "try_files", json!([format!("/{script}")]));
+            rules.root(if folder.is_empty() { "/" } else { folder });
+            rules.try_files([format!("/{script}")]);
             return Some(Some(folder.to_owned()));
         }
         let why = "which file it runs can't be said here; it answers 503";
@@ -195,7 +188,7 @@ impl<'d> Nginx<'_> {
 
     /// Converts `try_files` beside `fastcgi_pass`: an existing script, else 404 or a fixed script. Returns false if it cannot be
     /// translated.
-    fn script_tries(&mut self, place: &str, tried: &Directive, rules: &mut Map<String, Value>) -> bool {
+    fn script_tries(&mut self, place: &str, tried: &Directive, rules: &mut FastCgi) -> bool {
         let what = format!("{place}: {tried}");
         let Some((last, before)) = tried.arguments.split_last() else { return true };
         let is_script = |it: &String| matches!(it.as_str(), "$uri" | "$fastcgi_script_name" | "$uri/");
@@ -209,7 +202,7 @@ impl<'d> Nginx<'_> {
         }
         match self.front_script(last) {
             Some(script) if script.starts_with('/') && !rules.contains_key("try_files") => {
-                set(rules, "try_files", json!(["{path}", script]));
+                rules.try_files(["{path}", &script]);
                 self.out.done(tried.at, what);
                 true
             }
@@ -221,7 +214,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// Sets `split_path` from the endings in the location and in `fastcgi_split_path_info`.
-    fn endings(&self, levels: &[&Directive], rules: &mut Map<String, Value>) {
+    fn endings(&self, levels: &[&Directive], rules: &mut FastCgi) {
         let location = levels.iter().rev().filter(|level| level.name == "location");
         let regexes = location.flat_map(|level| &level.arguments);
         let split = innermost(levels, "fastcgi_split_path_info");
@@ -237,9 +230,9 @@ impl<'d> Nginx<'_> {
         if !named.is_empty() && named != [".php"] {
             if !named.iter().any(|ending| ending == ".php") {
                 let index = format!("index{}", named[0]);
-                set(rules, "index", index);
+                rules.index(index);
             }
-            set(rules, "split_path", named);
+            rules.split_path(named);
         }
     }
 
@@ -250,7 +243,7 @@ impl<'d> Nginx<'_> {
         place: &str,
         levels: &[&'d Directive],
         root: Option<&str>,
-        rules: &mut Map<String, Value>,
+        rules: &mut FastCgi,
     ) {
         let mut params = Map::new();
         for param in said(levels, "fastcgi_param") {
@@ -283,7 +276,7 @@ impl<'d> Nginx<'_> {
             match self.vars_here.template(&value) {
                 Some(value) if value.contains('\n') && !value.contains("${") => {
                     let lines: Vec<&str> = value.lines().map(str::trim).collect();
-                    set(&mut params, name, json!(lines));
+                    set(&mut params, name, lines);
                 }
                 // The gateway also sends an empty value. Programs treat it like a missing one.
                 Some(value) if rest.is_empty() || rest == ["if_not_empty"] => set(&mut params, name, value),
@@ -299,7 +292,7 @@ impl<'d> Nginx<'_> {
             }
         }
         if !params.is_empty() {
-            set(rules, "params", Value::Object(params));
+            rules.params(params);
         }
     }
 

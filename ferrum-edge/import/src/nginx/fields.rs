@@ -1,7 +1,5 @@
 //! What is asked of headers, parameters and cookies, as nginx reads them.
 
-use serde_json::{Value, json};
-
 use super::asked::{Test, flagged};
 use super::parts::alternatives;
 use crate::cond::Cond;
@@ -11,24 +9,24 @@ use crate::text;
 /// `$http_NAME`.
 pub(super) fn header(test: &Test<'_>, name: &str) -> Option<Cond> {
     // The host may come otherwise than as a header field.
-    let field = |how: Value| match name {
-        "host" => Cond::is(json!({ "authority": how })),
-        _ => Cond::is(json!({ "headers": { name: how } })),
+    let field = |how: Matcher| match name {
+        "host" => Cond::authority(how),
+        _ => Cond::header(name, how),
     };
     Some(match test {
-        Test::Same("", _) => field(json!({ "present": false })).or(field(json!({ "exact": "" }))),
-        Test::Same(value, true) => field(json!({ "exact": value, "ignore_case": true })),
-        Test::Same(value, false) => field(json!({ "exact": value })),
+        Test::Same("", _) => field(Matcher::present(false)).or(field(Matcher::exact(""))),
+        Test::Same(value, true) => field(Matcher::exact(*value).ignore_case(true)),
+        Test::Same(value, false) => field(Matcher::exact(*value)),
         Test::Regex(regex, ignores) => {
             let flag = if *ignores { "(?i)" } else { "" };
-            let how = match Matcher::contained(&format!("{flag}{regex}")).map(Value::from) {
+            let how = match Matcher::contained(&format!("{flag}{regex}")) {
                 Some(how) => how,
-                None => json!({ "regex": flagged(regex, *ignores)? }),
+                None => Matcher::regex(flagged(regex, *ignores)?),
             };
             // An empty value is what is not there.
-            if test.fits("") { field(how).or(field(json!({ "present": false }))) } else { field(how) }
+            if test.fits("") { field(how).or(field(Matcher::present(false))) } else { field(how) }
         }
-        Test::True => field(json!({ "regex": ".+" })).and(field(json!({ "exact": "0" })).negate()),
+        Test::True => field(Matcher::regex(".+")).and(field(Matcher::exact("0")).negate()),
     })
 }
 
@@ -36,7 +34,7 @@ pub(super) fn header(test: &Test<'_>, name: &str) -> Option<Cond> {
 pub(super) fn parameter(test: &Test<'_>, name: &str) -> Option<Cond> {
     let unlike = unlike(name, "&", "(?:[^&=][^&]*)?")?;
     let start = format!("(?:{unlike}&)*(?i:{name})=");
-    let whole = |regex: String| Cond::is(json!({ "query_string": { "regex": regex } }));
+    let whole = |regex: String| Cond::query_string(Matcher::regex(regex));
     pair(test, &whole, &Pair { start: &start, other: "[^&]", banned: &['&'], end: "(?:&.*)?" })
 }
 
@@ -44,7 +42,7 @@ pub(super) fn parameter(test: &Test<'_>, name: &str) -> Option<Cond> {
 pub(super) fn cookie(test: &Test<'_>, name: &str) -> Option<Cond> {
     let unlike = unlike(name, ";,", " *(?:[^;,= ][^;,]*)?")?;
     let start = format!("(?: *{unlike}[;,])* *(?i:{name}) *= *");
-    let whole = |regex: String| Cond::is(json!({ "headers": { "cookie": { "regex": regex } } }));
+    let whole = |regex: String| Cond::header("cookie", Matcher::regex(regex));
     pair(test, &whole, &Pair { start: &start, other: "[^;,]", banned: &[';', ','], end: "(?:[;,].*)?" })
 }
 
@@ -99,28 +97,26 @@ fn pair(test: &Test<'_>, cond: &dyn Fn(String) -> Cond, place: &Pair<'_>) -> Opt
 
 /// `$args`: the query as it was sent.
 pub(super) fn query(test: &Test<'_>) -> Option<Cond> {
-    let whole = |how: Value| Cond::is(json!({ "query_string": how }));
     // What is not there is empty.
-    let there = whole(json!({ "regex": ".+" }));
+    let there = Cond::query_string(Matcher::regex(".+"));
     Some(match test {
         Test::Same("", _) => there.negate(),
-        Test::Same(value, true) => whole(json!({ "exact": value, "ignore_case": true })),
-        Test::Same(value, false) => whole(json!({ "exact": value })),
+        Test::Same(value, true) => Cond::query_string(Matcher::exact(*value).ignore_case(true)),
+        Test::Same(value, false) => Cond::query_string(Matcher::exact(*value)),
         Test::Regex(regex, ignores) => {
-            let found = whole(json!({ "regex": flagged(regex, *ignores)? }));
+            let found = Cond::query_string(Matcher::regex(flagged(regex, *ignores)?));
             if test.fits("") { found.or(there.negate()) } else { found }
         }
-        Test::True => there.and(whole(json!({ "exact": "0" })).negate()),
+        Test::True => there.and(Cond::query_string(Matcher::exact("0")).negate()),
     })
 }
 
 /// `$request_uri`: the path and, behind a question mark, the query.
 pub(super) fn target(test: &Test<'_>) -> Option<Cond> {
     let Test::Regex(regex, ignores) = test else { return None };
-    let query =
-        |regex: &str| text::is_regex(regex).then(|| Cond::is(json!({ "query_string": { "regex": regex } })));
-    let path = |regex: &str| text::is_regex(regex).then(|| Cond::path("regex", regex));
-    let no_query = || Cond::is(json!({ "query_string": { "present": false } }));
+    let query = |regex: &str| text::is_regex(regex).then(|| Cond::query_string(Matcher::regex(regex)));
+    let path = |regex: &str| text::is_regex(regex).then(|| Cond::path_is(Matcher::regex(regex)));
+    let no_query = || Cond::query_string(Matcher::present(false));
     let mut made = Cond::Never;
     for one in alternatives(regex, *ignores)? {
         let within = path(&one.over(&['?'], "."))?;

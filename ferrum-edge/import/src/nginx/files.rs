@@ -1,6 +1,6 @@
 //! Files: `root`, `alias`, `index` and `try_files`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::asked::Test;
 use super::blocks::{Directive, HANDLERS};
@@ -10,7 +10,7 @@ use super::item::{Passed, Rewritten};
 use super::location::{Location, LocationKind};
 use super::site::Site;
 use super::{Nginx, first, innermost};
-use crate::draft::{To, set};
+use crate::draft::{Proxy, StaticFiles, To, draft};
 use crate::report::At;
 
 impl<'d> Nginx<'_> {
@@ -23,7 +23,7 @@ impl<'d> Nginx<'_> {
         way: &LocationKind,
         rewritten: &Rewritten,
     ) -> Passed {
-        let answer = |to: To| Passed::new(to, Map::new());
+        let answer = |to: To| Passed::new(to, Proxy::default());
         let at = levels.last().map(|level| level.at).unwrap_or_default();
         let own = levels.last().filter(|level| level.name == "location");
         let alias = own.and_then(|level| level.block.iter().find(|it| it.name == "alias"));
@@ -73,9 +73,7 @@ impl<'d> Nginx<'_> {
         // `root` has the whole path beneath it, `alias` what the location leaves of it.
         let strips = alias.is_some();
         if !asks_folders(tried, way) {
-            set(&mut config, "index", json!([]));
-            config.shift_remove("listing");
-            config.shift_remove("refuse_folders");
+            keep_indexes(&mut config, &[]);
         }
         let index = self.index_application(site, way, tried, &config).filter(|_| !strips);
         if index.is_none() {
@@ -128,7 +126,7 @@ impl<'d> Nginx<'_> {
         at: At,
         place: &str,
         way: &LocationKind,
-        config: &mut Map<String, Value>,
+        config: &mut StaticFiles,
     ) {
         let names: Vec<String> = match config.get("index").and_then(Value::as_array) {
             Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -138,9 +136,7 @@ impl<'d> Nginx<'_> {
             let why = "another location serves the file; folders with it are answered 404";
             let todo = "put an HTTP server in front of the application, and name it for these paths";
             self.out.closed(at, format_args!("{place}: index {}", names[first]), why, todo);
-            set(config, "index", json!(names[..first]));
-            config.shift_remove("listing");
-            config.shift_remove("refuse_folders");
+            keep_indexes(config, &names[..first]);
             return;
         }
         let Some(first) = names.iter().position(|name| site.takes_index(name, way, is_guarded)) else {
@@ -148,9 +144,7 @@ impl<'d> Nginx<'_> {
         };
         let why = "another location guards the file; folders with it are answered 404";
         if self.out.guard(at, format_args!("{place}: index {}", names[first]), why, "") {
-            set(config, "index", json!(names[..first]));
-            config.shift_remove("listing");
-            config.shift_remove("refuse_folders");
+            keep_indexes(config, &names[..first]);
         }
     }
 
@@ -161,7 +155,7 @@ impl<'d> Nginx<'_> {
         site: &Site<'d>,
         way: &LocationKind,
         tried: Option<&Directive>,
-        config: &Map<String, Value>,
+        config: &StaticFiles,
     ) -> Option<(String, Application)> {
         let names = config.get("index").and_then(Value::as_array)?;
         let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
@@ -196,7 +190,7 @@ impl<'d> Nginx<'_> {
         &mut self,
         site: &Site<'d>,
         tried: &Directive,
-        config: &Map<String, Value>,
+        config: &StaticFiles,
         index: Option<&String>,
     ) -> Option<Application> {
         let (last, before) = tried.arguments.split_last()?;
@@ -223,7 +217,7 @@ impl<'d> Nginx<'_> {
         site: &Site<'d>,
         place: &str,
         tried: &'d Directive,
-        mut config: Map<String, Value>,
+        mut config: StaticFiles,
         strips: bool,
         index: Option<&String>,
     ) -> Passed {
@@ -231,28 +225,26 @@ impl<'d> Nginx<'_> {
         let has_folders = tried.arguments.iter().any(|it| it == "$uri/");
         // Folders are asked for by `$uri/` only.
         if !has_folders {
-            set(&mut config, "index", json!([]));
-            config.shift_remove("listing");
-            config.shift_remove("refuse_folders");
+            keep_indexes(&mut config, &[]);
         }
         let mut known = self.candidates(&what, tried);
         if let Some(application) = self.front(site, tried, &config, index) {
             self.out.done(tried.at, what);
             if known != ["{path}"] {
-                set(&mut config, "try_files", known);
+                config.try_files(known);
             }
-            return beside_files(application, config);
+            return beside_files(application, config.into());
         }
         if let Some(mut passed) = self.fallback(site, place, tried, Some(&mut known)) {
             if passed.to != To::Closed {
-                set(&mut config, "passthrough", true);
-                set(&mut config, "refuse_other_methods", true);
-                set(&mut config, "try_files", known);
-                passed.settings.insert("__files".to_owned(), Value::Object(config));
+                config.passthrough(true);
+                config.refuse_other_methods(true);
+                config.try_files(known);
+                passed.settings.insert("__files".to_owned(), config.into());
             }
             return passed;
         }
-        set(&mut config, "try_files", known);
+        config.try_files(known);
         files_of(config, strips)
     }
 
@@ -342,51 +334,54 @@ fn asks_folders(tried: Option<&Directive>, way: &LocationKind) -> bool {
 }
 
 pub(super) fn closed() -> Passed {
-    Passed::new(To::Closed, Map::new())
+    Passed::new(To::Closed, Proxy::default())
+}
+
+/// Leaves these files for folders, which are looked for by no others.
+fn keep_indexes(config: &mut StaticFiles, names: &[String]) {
+    config.index(names);
+    config.shift_remove("listing");
+    config.shift_remove("refuse_folders");
 }
 
 /// Serves files, and passes requests for other paths to an application.
-fn beside_files(application: Application, mut config: Map<String, Value>) -> Passed {
-    set(&mut config, "passthrough", true);
-    set(&mut config, "refuse_other_methods", true);
+fn beside_files(application: Application, files: Map<String, Value>) -> Passed {
+    let mut config = StaticFiles::default();
+    config.extend(files);
+    config.passthrough(true);
+    config.refuse_other_methods(true);
     let asks_folders = config.get("index").and_then(Value::as_array).is_none_or(|names| !names.is_empty());
     if !asks_folders || config.contains_key("listing") {
         config.shift_remove("refuse_folders");
     }
     let Application { to, mut settings } = application;
-    settings.insert("__files".to_owned(), Value::Object(config));
+    settings.insert("__files".to_owned(), config.into());
     Passed::new(to, settings)
 }
 
-fn files_of(config: Map<String, Value>, strips: bool) -> Passed {
-    let settings = Map::from_iter([("strip_listen_path".to_owned(), json!(strips))]);
-    Passed::new(To::Files(Value::Object(config)), settings)
+fn files_of(config: StaticFiles, strips: bool) -> Passed {
+    Passed::new(To::Files(config.into()), draft!(Proxy { strip_listen_path: strips }))
 }
 
 /// Settings of `static_files` for a folder.
-fn folder_config(levels: &[&Directive], path: &str) -> Map<String, Value> {
-    let mut config = Map::new();
-    set(&mut config, "root", path);
+fn folder_config(levels: &[&Directive], path: &str) -> StaticFiles {
+    let mut config = draft!(StaticFiles { root: path });
     if let Some(index) = innermost(levels, "index") {
         let names: Vec<&String> = index.arguments.iter().filter(|name| !name.contains(['$', '/'])).collect();
-        set(&mut config, "index", json!(names));
+        config.index(names);
     }
     if first(levels, "autoindex") == Some("on") {
-        set(&mut config, "listing", true);
+        config.listing(true);
     }
-    if let Some(kind) = first(levels, "default_type") {
-        set(&mut config, "default_type", kind);
-    } else {
-        set(&mut config, "default_type", "text/plain");
-    }
+    config.default_type(first(levels, "default_type").unwrap_or("text/plain"));
     // A folder without an index is refused, unless another path stands in for it.
     let index = innermost(levels, "index").map(|it| &it.arguments);
     let lists = config.contains_key("listing");
     if !lists && index.is_none_or(|names| names.iter().all(|name| !name.contains(['$', '/']))) {
-        set(&mut config, "refuse_folders", true);
+        config.refuse_folders(true);
     }
     // nginx serves files whose names begin with a dot.
-    set(&mut config, "dotfiles", true);
-    set(&mut config, "charset", first(levels, "charset").unwrap_or(""));
+    config.dotfiles(true);
+    config.charset(first(levels, "charset").unwrap_or(""));
     config
 }

@@ -1,13 +1,13 @@
 //! What keeps requests out of a location. What can't be said here closes it.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::blocks::Directive;
 use super::location::Location;
 use super::login::is_of_refusals;
 use super::{Nginx, innermost, said};
 use crate::cond::Cond;
-use crate::draft::Plug;
+use crate::draft::{BasicAuth, Match, Plug, draft};
 use crate::text;
 
 /// Stands for an include that could not be read.
@@ -179,10 +179,10 @@ impl Nginx<'_> {
             match rules.last_mut() {
                 Some((Cond::Is(Value::Object(one)), said)) if *said == denies => {
                     if let Some(Value::Array(list)) = one.get_mut("clients") {
-                        list.push(json!(whom));
+                        list.push(whom.into());
                     }
                 }
-                _ => rules.push((Cond::is(json!({ "clients": [whom] })), denies)),
+                _ => rules.push((Cond::clients([whom]), denies)),
             }
         }
         let cond = Cond::first(rules.into_iter(), others);
@@ -235,8 +235,12 @@ impl Nginx<'_> {
             }
         }
         let realm = if realm.is_empty() { "ferrum-edge" } else { realm };
-        let config = json!({ "realm": realm, "htpasswd_files": [path.display().to_string()], "hide_credentials": false });
-        made.plugins.push(Plug::new("basic_auth", config));
+        let files = [path.display().to_string()];
+        made.plugins.push(Plug::of(draft!(BasicAuth {
+            realm,
+            htpasswd_files: files,
+            hide_credentials: false
+        })));
     }
 
     /// `limit_except METHODS { deny all; }`.
@@ -269,8 +273,7 @@ impl Nginx<'_> {
         let mode = asked.arguments.first().map_or("", String::as_str);
         match mode {
             "on" if self.client_ca.is_some() => {
-                made.uncertified =
-                    Some(Cond::is(json!({ "tls": { "client_certificate": { "present": true } } })).negate());
+                made.uncertified = Some(Cond::client_certificate().negate());
             }
             "off" | "optional" => {}
             _ => {
@@ -292,7 +295,7 @@ pub(super) fn other_methods(limit: &Directive) -> Cond {
     if methods.iter().any(|method| method == "GET") {
         methods.push("HEAD".to_owned());
     }
-    Cond::is(json!({ "methods": methods })).negate()
+    Cond::is(draft!(Match { methods })).negate()
 }
 
 /// Whether a directive of a module we don't know keeps requests out, to go by its name.

@@ -1,13 +1,11 @@
 //! `internal` locations, to which servers lead clients by `X-Accel-Redirect`.
 
-use serde_json::{Map, Value, json};
-
 use super::Nginx;
 use super::blocks::Directive;
 use super::guards::is_guarded;
 use super::location::{Location, LocationKind};
 use super::site::Site;
-use crate::draft::{Plug, set};
+use crate::draft::{InternalRedirect, Location as Source, Plug, draft};
 use crate::text;
 
 /// Directives of an `internal` location that change nothing of what it sends, or are translated.
@@ -42,7 +40,7 @@ impl<'d> Nginx<'_> {
                 Some(source) => {
                     let why = "of names in `X-Accel-Redirect`, only those of `internal` locations are served; others are answered 502";
                     self.out.partial(at, what, why, "");
-                    locations.push(Value::Object(source));
+                    locations.push(source);
                 }
                 None => {
                     let why = "where it leads cannot be translated; targets that name it are answered 502";
@@ -50,33 +48,32 @@ impl<'d> Nginx<'_> {
                 }
             }
         }
-        let config = json!({ "headers": ["x-accel-redirect"], "locations": locations });
-        Some(Plug::new("internal_redirect", config))
+        Some(Plug::of(draft!(InternalRedirect { headers: ["x-accel-redirect"], locations })))
     }
 
     /// A location of `internal_redirect`.
-    pub(super) fn internal_source(&self, levels: &[&Directive], prefix: &str) -> Option<Map<String, Value>> {
+    pub(super) fn internal_source(&self, levels: &[&Directive], prefix: &str) -> Option<Source> {
         let own = levels.last()?;
         let first = |name: &str| own.block.iter().find(|it| it.name == name)?.arguments.first();
-        let mut made = Map::from_iter([("prefix".to_owned(), json!(prefix))]);
+        let mut made = draft!(Source { prefix });
         let folder = match (first("proxy_pass"), first("alias"), super::first(levels, "root")) {
             (Some(pass), ..) => {
                 let url = text::url(pass).filter(|_| !pass.contains('$') && !pass.contains("unix:"))?;
                 match self.upstreams.get(&url.host) {
                     Some(upstream) if url.path.is_empty() && url.scheme == "http" => {
-                        set(&mut made, "upstream_id", upstream.id.clone());
+                        made.upstream_id(upstream.id.clone());
                     }
                     Some(_) => return None,
-                    None => set(&mut made, "url", pass.as_str()),
+                    None => made.url(pass.as_str()),
                 }
                 if url.path.is_empty() {
-                    set(&mut made, "strip_prefix", false);
+                    made.strip_prefix(false);
                 }
                 return Some(made);
             }
             (None, Some(alias), _) => alias.as_str(),
             (None, None, Some(root)) => {
-                set(&mut made, "strip_prefix", false);
+                made.strip_prefix(false);
                 root
             }
             (None, None, None) => return None,
@@ -84,7 +81,7 @@ impl<'d> Nginx<'_> {
         if folder.contains('$') {
             return None;
         }
-        set(&mut made, "root", self.folder.join(folder).display().to_string());
+        made.root(self.folder.join(folder).display().to_string());
         Some(made)
     }
 }

@@ -1,12 +1,10 @@
 //! Requests of a server and what becomes of them.
 
-use serde_json::{Map, Value};
-
 use super::blocks::Directive;
 use super::location::Base;
 use super::site::Site;
 use crate::cond::Cond;
-use crate::draft::{Plug, To};
+use crate::draft::{Plug, Proxy, Rewrite, To};
 
 /// Requests and what becomes of them; the first item that takes a request has it.
 #[derive(Debug, Clone)]
@@ -14,7 +12,7 @@ pub(super) struct Item {
     pub(super) base: Base,
     pub(super) to: To,
     pub(super) label: String,
-    pub(super) settings: Map<String, Value>,
+    pub(super) settings: Proxy,
     pub(super) plugins: Vec<Plug>,
     /// Where its records go, by number; `None` as its server says.
     pub(super) logs: Option<Vec<usize>>,
@@ -26,7 +24,7 @@ impl Item {
             base: base.clone(),
             to,
             label: label.to_owned(),
-            settings: Map::new(),
+            settings: Proxy::default(),
             plugins: Vec::new(),
             logs: None,
         }
@@ -56,8 +54,8 @@ pub(super) fn place(site: &Site<'_>, levels: &[&Directive]) -> String {
 pub(super) struct Passed {
     pub(super) cond: Cond,
     pub(super) to: To,
-    pub(super) settings: Map<String, Value>,
-    pub(super) rewrite: Option<Value>,
+    pub(super) settings: Proxy,
+    pub(super) rewrite: Option<Rewrite>,
     /// In the place of those of the location, where another one's settings hold.
     pub(super) plugins: Option<Vec<Plug>>,
     /// What its target answers is rewritten and kept by these.
@@ -66,7 +64,7 @@ pub(super) struct Passed {
 
 impl Passed {
     /// All requests, with settings of its own.
-    pub(super) fn new(to: To, settings: Map<String, Value>) -> Self {
+    pub(super) fn new(to: To, settings: Proxy) -> Self {
         Self { cond: Cond::Always, to, settings, rewrite: None, plugins: None, answers: Vec::new() }
     }
 }

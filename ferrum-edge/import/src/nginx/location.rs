@@ -1,12 +1,11 @@
 //! Locations in the order in which nginx looks at them: which requests each takes, and by which directives it goes.
 
-use serde_json::{Value, json};
-
 use super::Nginx;
 use super::asked::flagged;
 use super::blocks::Directive;
 use super::lookahead::{only_refuses, refused_paths};
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::text;
 
 /// Locations one server may have, those within others included.
@@ -45,21 +44,20 @@ pub(super) struct Location<'d> {
 /// Requests: paths, and what holds besides.
 #[derive(Debug, Clone)]
 pub(super) struct Base {
-    /// Each as `path` of a match takes it.
-    pub(super) paths: Vec<Value>,
+    pub(super) paths: Vec<Matcher>,
     pub(super) cond: Cond,
 }
 
 impl Base {
     /// Everything.
     pub(super) fn all() -> Self {
-        Self { paths: vec![json!({ "prefix": "/" })], cond: Cond::Always }
+        Self { paths: vec![Matcher::prefix("/")], cond: Cond::Always }
     }
 
     /// All that it asks, its paths included.
     pub(super) fn cond_of_all(&self) -> Cond {
-        let is_all = *self.paths == [json!({ "prefix": "/" })];
-        let paths = Cond::any(self.paths.iter().map(|path| Cond::is(json!({ "path": path }))));
+        let is_all = *self.paths == [Matcher::prefix("/")];
+        let paths = Cond::any(self.paths.iter().cloned().map(Cond::path_is));
         if is_all { self.cond.clone() } else { paths.and(self.cond.clone()) }
     }
 
@@ -69,10 +67,10 @@ impl Base {
 
     /// The same requests, those of them whose path fits a regex, so that its groups are known.
     pub(super) fn captured(&self, regex: &str) -> Self {
-        let any = Cond::any(self.paths.iter().map(|path| Cond::is(json!({ "path": path }))));
-        let whole = *self.paths == [json!({ "prefix": "/" })];
+        let any = Cond::any(self.paths.iter().cloned().map(Cond::path_is));
+        let whole = *self.paths == [Matcher::prefix("/")];
         let cond = if whole { self.cond.clone() } else { self.cond.clone().and(any) };
-        Self { paths: vec![json!({ "regex": regex })], cond }
+        Self { paths: vec![Matcher::regex(regex)], cond }
     }
 }
 
@@ -160,7 +158,7 @@ impl<'d> Nginx<'_> {
         for location in locations {
             match &location.way {
                 LocationKind::Exact(path) => {
-                    let base = Base { paths: vec![json!({ "exact": path })], cond: Cond::Always };
+                    let base = Base { paths: vec![Matcher::exact(path)], cond: Cond::Always };
                     decided.push(Turn { base, levels: vec![location.directive], way: location.way.clone() });
                 }
                 LocationKind::Prefix(path) => prefixes.push((path, location)),
@@ -199,14 +197,14 @@ impl<'d> Nginx<'_> {
                 decided.extend(self.unsupported_regex(location, regex, *ignores));
                 continue;
             };
-            let path = Cond::path("regex", &whole);
+            let path = Cond::path_is(Matcher::regex(&whole));
             let (inner_decided, inner) = self.level(&location.inner);
             for mut turn in inner_decided.into_iter().chain(inner) {
                 turn.base = turn.base.and(path.clone());
                 turn.levels.insert(0, location.directive);
                 decided.push(turn);
             }
-            let base = Base { paths: vec![json!({ "regex": whole })], cond: Cond::Always };
+            let base = Base { paths: vec![Matcher::regex(whole)], cond: Cond::Always };
             decided.push(Turn { base, levels: vec![location.directive], way: location.way.clone() });
         }
         (decided, tentative)
@@ -227,9 +225,9 @@ impl<'d> Nginx<'_> {
         if let Some(paths) = refused_paths(regex, ignores_case).filter(|_| refuses) {
             let why = "paths that its look-ahead spares are refused as well, but for those that begin so";
             self.out.partial(at, what, why, "");
-            let spared = paths.spared.map(|spared| Cond::path("regex", &spared).negate());
+            let spared = paths.spared.map(|spared| Cond::path_is(Matcher::regex(spared)).negate());
             let cond = spared.unwrap_or(Cond::Always);
-            let base = Base { paths: vec![json!({ "regex": paths.regex })], cond };
+            let base = Base { paths: vec![Matcher::regex(paths.regex)], cond };
             return Some(Turn { base, levels: vec![location.directive], way: location.way.clone() });
         }
         let why = "this regex is none here: it looks around, refers back, or is too large";
@@ -271,19 +269,16 @@ pub(super) fn prefix(path: &str) -> Base {
     }
     match path.strip_suffix('/') {
         // Only what is below.
-        Some(trimmed) => {
-            Base { paths: vec![json!({ "prefix": trimmed })], cond: Cond::path("exact", trimmed).negate() }
-        }
-        // Paths have no dot segments; names that begin so are others.
-        None if path.ends_with("/.") || path.ends_with("/..") => Base {
-            paths: vec![json!({ "regex": format!("{}[^/].*", text::literal(path)) })],
-            cond: Cond::Always,
+        Some(trimmed) => Base {
+            paths: vec![Matcher::prefix(trimmed)],
+            cond: Cond::path_is(Matcher::exact(trimmed)).negate(),
         },
+        // Paths have no dot segments; names that begin so are others.
+        None if path.ends_with("/.") || path.ends_with("/..") => {
+            Base { paths: vec![Matcher::regex(format!("{}[^/].*", text::literal(path)))], cond: Cond::Always }
+        }
         None => Base {
-            paths: vec![
-                json!({ "prefix": path }),
-                json!({ "regex": format!("{}[^/].*", text::literal(path)) }),
-            ],
+            paths: vec![Matcher::prefix(path), Matcher::regex(format!("{}[^/].*", text::literal(path)))],
             cond: Cond::Always,
         },
     }
@@ -295,5 +290,5 @@ fn covers(path: &str) -> Cond {
         return Cond::Always;
     }
     let base = prefix(path);
-    Cond::any(base.paths.iter().map(|path| Cond::is(json!({ "path": path })))).and(base.cond)
+    Cond::any(base.paths.iter().cloned().map(Cond::path_is)).and(base.cond)
 }

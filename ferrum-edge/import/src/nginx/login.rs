@@ -3,12 +3,10 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
-
 use super::blocks::Directive;
 use super::{Nginx, said};
 use crate::cond::Cond;
-use crate::draft::set;
+use crate::draft::{ForwardAuth, Login, draft};
 
 /// Directives of a location with a login that change nothing of its redirect.
 const HARMLESS: &[&str] = &[
@@ -78,12 +76,7 @@ fn codes(page: &Directive) -> impl Iterator<Item = &str> {
 
 impl Nginx<'_> {
     /// The fields of the answer that the target gets, and those that the client gets.
-    pub(super) fn answered_fields(
-        &mut self,
-        place: &str,
-        levels: &[&Directive],
-        made: &mut Map<String, Value>,
-    ) {
+    pub(super) fn answered_fields(&mut self, place: &str, levels: &[&Directive], made: &mut ForwardAuth) {
         let variables = answer_variables(levels);
         for set in said(levels, "auth_request_set") {
             let is_of_field = set.arguments.get(1).is_some_and(|value| value.starts_with("$upstream_http_"));
@@ -101,7 +94,7 @@ impl Nginx<'_> {
             variables.iter().filter(|(name, _)| is_used(name)).map(|(_, field)| field).collect();
         fields.sort();
         fields.dedup();
-        set(made, "response_headers", json!(fields));
+        made.response_headers(fields);
         let mut shown: Vec<String> = Vec::new();
         for header in said(levels, "add_header") {
             let [name, value, rest @ ..] = header.arguments.as_slice() else { continue };
@@ -119,12 +112,12 @@ impl Nginx<'_> {
         shown.sort();
         shown.dedup();
         if !shown.is_empty() {
-            set(made, "client_headers", json!(shown));
+            made.client_headers(shown);
         }
     }
 
     /// `error_page 401 …` beside `auth_request`: where refused clients are sent. Without a translation they get the refusal.
-    pub(super) fn login(&mut self, place: &str, levels: &[&Directive], made: &mut Map<String, Value>) {
+    pub(super) fn login(&mut self, place: &str, levels: &[&Directive], made: &mut ForwardAuth) {
         let mut login: Option<(&Directive, Vec<u16>, LoginUrl)> = None;
         for page in said(levels, "error_page") {
             let statuses: Vec<u16> = codes(page).filter_map(|code| code.parse().ok()).collect();
@@ -153,14 +146,12 @@ impl Nginx<'_> {
             login = Some((page, of_refusals, url));
         }
         let Some((_, statuses, url)) = login else { return };
-        let mut config = json!({ "statuses": statuses, "status_code": url.status });
-        if let Some(location) = url.location {
-            config["location"] = json!(location);
-        }
-        if let Some(field) = url.field {
-            config["location_header"] = json!(field);
-        }
-        set(made, "login", config);
+        made.login(draft!(Login {
+            statuses,
+            status_code: url.status,
+            location: url.location,
+            location_header: url.field,
+        }));
     }
 
     /// Where an `error_page` leads, and what differs.

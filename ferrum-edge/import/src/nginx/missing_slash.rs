@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Nginx;
 use super::blocks::Directive;
@@ -10,7 +10,7 @@ use super::item::{Item, Passed, place};
 use super::location::{Base, Location, LocationKind, Turn, label};
 use super::site::Site;
 use crate::cond::Cond;
-use crate::draft::To;
+use crate::draft::{Matcher, Redirect, To, draft};
 
 /// Whole paths that have items of a server already.
 #[derive(Default)]
@@ -23,9 +23,7 @@ pub(super) struct ExactPaths {
 impl ExactPaths {
     /// Whether an item is for this path; `items` are those that were there the last time, and further ones.
     fn has(&mut self, path: &str, items: &[Item]) -> bool {
-        let exact = |path: &Value| {
-            path.as_object().filter(|it| it.len() == 1)?.get("exact")?.as_str().map(str::to_owned)
-        };
+        let exact = |path: &Matcher| path.get("exact")?.as_str().map(str::to_owned);
         let new = items.get(self.seen..).unwrap_or_default();
         self.paths.extend(new.iter().flat_map(|item| &item.base.paths).filter_map(exact));
         self.seen = items.len();
@@ -54,7 +52,7 @@ impl<'d> Nginx<'_> {
             _ => !is_around(other),
         });
         if passes && !is_taken && !self.exact_paths.has(trimmed, items) {
-            let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };
+            let base = Base { paths: vec![Matcher::exact(trimmed)], cond: Cond::Always };
             let mut item = Item::new(&base, to, &format!("{}-slash", label(&turn.way)));
             let status = if matches!(item.to, To::Redirect(_)) { 301 } else { 404 };
             self.response_headers(&place(site, levels), levels, Some(status), &mut item.plugins);
@@ -67,25 +65,32 @@ impl<'d> Nginx<'_> {
     /// Returns the redirect from `/a` to `/a/` for `location /a { alias FOLDER; }`.
     pub(super) fn folder_itself(&self, base: &Base, passed: &Passed, way: &LocationKind) -> Option<Item> {
         let LocationKind::Prefix(own) = way else { return None };
-        let strips = passed.settings.get("strip_listen_path") == Some(&json!(true));
-        let is_folder = strips && matches!(passed.to, To::Files(_)) && !own.ends_with('/');
-        if !is_folder || !base.paths.contains(&json!({ "prefix": own })) {
+        let is_folder = is_own_folder(passed) && !own.ends_with('/');
+        if !is_folder || !base.paths.contains(&Matcher::prefix(own)) {
             return None;
         }
         let cond = base.cond.clone().and(passed.cond.clone());
-        let base = Base { paths: vec![json!({ "exact": own })], cond };
-        let to = To::Redirect(json!({ "status_code": 301, "location": format!("{own}/") }));
+        let base = Base { paths: vec![Matcher::exact(own)], cond };
+        let to = To::Redirect(draft!(Redirect { status_code: 301, location: format!("{own}/") }).into());
         Some(Item::new(&base, to, &format!("{}-slash", label(way))))
     }
 }
 
+/// Whether files are looked for without the path of the location.
+fn is_own_folder(passed: &Passed) -> bool {
+    let strips = passed.settings.get("strip_listen_path").and_then(Value::as_bool);
+    matches!(passed.to, To::Files(_)) && strips == Some(true)
+}
+
 /// The requests of `location /a { alias FOLDER; }` that are for the folder, and the paths that only begin with the same letters.
-pub(super) fn beside_folder(base: &Base, passed: &Passed, way: &LocationKind) -> (Base, Option<Vec<Value>>) {
+pub(super) fn beside_folder(
+    base: &Base,
+    passed: &Passed,
+    way: &LocationKind,
+) -> (Base, Option<Vec<Matcher>>) {
     let mut base = base.clone();
     let LocationKind::Prefix(own) = way else { return (base, None) };
-    let is_folder =
-        matches!(passed.to, To::Files(_)) && passed.settings.get("strip_listen_path") == Some(&json!(true));
-    if !is_folder || own.ends_with('/') || !base.paths.contains(&json!({ "prefix": own })) {
+    if !is_own_folder(passed) || own.ends_with('/') || !base.paths.contains(&Matcher::prefix(own)) {
         return (base, None);
     }
     let (own, beside) = base.paths.into_iter().partition(|path| path.get("prefix").is_some());

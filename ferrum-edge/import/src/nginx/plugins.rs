@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::blocks::Directive;
 use super::cache::CACHE_STATUS;
@@ -11,8 +11,11 @@ use super::login::{answer_variables, passed_on};
 use super::values::is_of_answer;
 use super::zones::ZONE;
 use super::{Nginx, first, said};
-use crate::cond::{Cond, keyed};
-use crate::draft::{Plug, set};
+use crate::cond::Cond;
+use crate::draft::{
+    CasedRules, Compression, ConcurrencyLimiting, HeaderRule, Limit, Matcher, Plug, RateLimiting,
+    RequestTransformer, ResponseTransformer, Rewrite, draft, set,
+};
 use crate::own_fields::is_framing;
 use crate::report::At;
 
@@ -48,7 +51,7 @@ pub(super) struct Zone {
     keys: Vec<(Cond, String)>,
     rate: Option<(u64, &'static str)>,
     /// What the first place that limits by it says besides.
-    used: Option<Value>,
+    used: Option<(u64, u16)>,
 }
 
 /// Zones by name.
@@ -132,13 +135,18 @@ impl Nginx<'_> {
                 self.out.done(limit.at, &what);
             }
             let name = argument("zone=").unwrap_or_default();
-            self.use_zone(limit, &what, name, json!([burst, status("limit_req_status")]));
+            let status_code = status("limit_req_status");
+            self.use_zone(limit, &what, name, (burst, status_code));
             for (cond, by) in zone.keys {
-                let config = json!({
-                    "limits": [{ "rate": rate, "per": per, "burst": burst + 1 }],
-                    "headers": "none", "status_code": status("limit_req_status"), ZONE: name,
+                let mut config = draft!(RateLimiting {
+                    limits: [draft!(Limit { rate, per, burst: burst + 1 })],
+                    headers: "none",
+                    status_code,
+                    on_missing: on_missing(&by),
+                    limit_by: by,
                 });
-                made.push(Plug::new("rate_limiting", counted_by(config, by)).when(cond.when()));
+                set(&mut config, ZONE, name);
+                made.push(Plug::of(config).when(cond.when()));
             }
         }
         for limit in said(levels, "limit_conn") {
@@ -160,18 +168,24 @@ impl Nginx<'_> {
             };
             self.out.done(limit.at, &what);
             let name = limit.arguments.first().map_or("", String::as_str);
-            self.use_zone(limit, &what, name, json!([most, refusal]));
+            self.use_zone(limit, &what, name, (most, refusal));
             for (cond, by) in zone.keys {
-                let config = json!({ "max_concurrent": most, "status_code": refusal, ZONE: name });
-                made.push(Plug::new("concurrency_limiting", counted_by(config, by)).when(cond.when()));
+                let mut config = draft!(ConcurrencyLimiting {
+                    max_concurrent: most,
+                    status_code: refusal,
+                    on_missing: on_missing(&by),
+                    limit_by: by,
+                });
+                set(&mut config, ZONE, name);
+                made.push(Plug::of(config).when(cond.when()));
             }
         }
     }
 
     /// Notes how a place limits by a zone. Others that say the same share its counters.
-    fn use_zone(&mut self, limit: &Directive, what: &str, name: &str, says: Value) {
+    fn use_zone(&mut self, limit: &Directive, what: &str, name: &str, says: (u64, u16)) {
         let Some(zone) = self.zones.get_mut(name) else { return };
-        let is_other = zone.used.get_or_insert_with(|| says.clone()) != &says;
+        let is_other = *zone.used.get_or_insert(says) != says;
         if is_other {
             let why = "another place limits by this zone with other numbers: each of them counts for itself";
             self.out.partial(limit.at, what, why, "write the same numbers in both");
@@ -198,10 +212,10 @@ impl Nginx<'_> {
         status: Option<u16>,
         made: &mut Vec<Plug>,
     ) {
-        let (mut rules, mut of_good): (Vec<(Option<Value>, Value)>, _) = (Vec::new(), Vec::new());
+        let (mut rules, mut of_good): (CasedRules, CasedRules) = (Vec::new(), Vec::new());
         for hidden in said(levels, "proxy_hide_header") {
             if let Some(name) = hidden.arguments.first() {
-                rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
+                rules.push((None, HeaderRule::no_field(name)));
                 self.out.done(hidden.at, format_args!("{place}: {hidden}"));
             }
         }
@@ -239,18 +253,14 @@ impl Nginx<'_> {
             self.out.done(header.at, what);
             let rules = if is_always || status.is_some() { &mut rules } else { &mut of_good };
             for (cond, text) in cases.into_iter().filter(|(_, text)| !text.is_empty()) {
-                let rule = json!({ "operation": operation, "target": "header", "key": name, "value": text });
-                rules.push((cond.when(), rule));
+                rules.push((cond.when(), HeaderRule::field(operation, name, text)));
             }
         }
         // Plugins see responses in the reverse of their order: what is hidden goes before anything is added.
-        let first = made.len();
-        grouped("response_transformer", of_good, made);
         let statuses = GOOD_STATUSES.map(|status| status.to_string());
-        for plugin in made.iter_mut().skip(first) {
-            plugin.config["statuses"] = json!(statuses);
-        }
-        grouped("response_transformer", rules, made);
+        let for_good = |rules| Plug::of(draft!(ResponseTransformer { rules, statuses: statuses.clone() }));
+        grouped(of_good, for_good, made);
+        grouped(rules, |rules| Plug::of(draft!(ResponseTransformer { rules })), made);
         self.expires(place, levels, status, made);
     }
 
@@ -262,7 +272,7 @@ impl Nginx<'_> {
 
     /// What `proxy_set_header` sets beside the gateway's own fields.
     fn request_headers(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
-        let mut rules: Vec<(Option<Value>, Value)> = Vec::new();
+        let mut rules = Vec::new();
         if first(levels, "auth_basic").is_none_or(|realm| realm == "off") {
             // It is the name that the client says, whether its password is right or not.
             self.vars_here.unknown("remote_user");
@@ -302,11 +312,10 @@ impl Nginx<'_> {
         extra.sort();
         extra.dedup();
         let is_set = !rules.is_empty();
-        grouped("request_transformer", rules, made);
+        grouped(rules, |rules| Plug::of(draft!(RequestTransformer { rules })), made);
         if is_set && !extra.is_empty() {
-            let remove = |name: &&String| json!({ "operation": "remove", "target": "header", "key": name });
-            let rules: Vec<Value> = extra.iter().map(remove).collect();
-            made.push(Plug::new("request_transformer", json!({ "rules": rules })));
+            let rules: Vec<HeaderRule> = extra.into_iter().map(HeaderRule::no_field).collect();
+            made.push(Plug::of(draft!(RequestTransformer { rules })));
         }
     }
 
@@ -319,7 +328,7 @@ impl Nginx<'_> {
         match self.vars_here.template(value) {
             Some(host) => {
                 self.out.done(header.at, what);
-                made.push(Plug::new("rewrite", json!({ "host": host })));
+                made.push(Plug::of(draft!(Rewrite { host })));
             }
             None => self.out.lost(header.at, what, "a variable in it has no counterpart", ""),
         }
@@ -332,7 +341,7 @@ impl Nginx<'_> {
         header: &Directive,
         name: &str,
         value: &str,
-        rules: &mut Vec<(Option<Value>, Value)>,
+        rules: &mut CasedRules,
     ) {
         let what = format!("{place}: {header}");
         let lower = name.to_ascii_lowercase();
@@ -340,7 +349,7 @@ impl Nginx<'_> {
         if is_framing(&lower) || OWN_HEADERS.iter().any(is_own) {
             return self.out.needless(header.at, what, "the gateway sets it by itself");
         }
-        let remove = json!({ "operation": "remove", "target": "header", "key": name });
+        let remove = HeaderRule::no_field(name);
         if value.is_empty() {
             rules.push((None, remove));
             return self.out.done(header.at, what);
@@ -369,7 +378,7 @@ impl Nginx<'_> {
             }
             // nginx sends no field whose value is empty.
             let there = not_empty(&text);
-            let set = json!({ "operation": "set", "target": "header", "key": name, "value": text });
+            let set = HeaderRule::field("set", name, text);
             rules.push((cond.clone().and(there.clone()).when(), set));
             if there != Cond::Always {
                 rules.push((cond.and(there.negate()).when(), remove.clone()));
@@ -379,8 +388,8 @@ impl Nginx<'_> {
 }
 
 /// Rules as one plugin for each condition, in their order.
-fn grouped(plugin: &'static str, rules: Vec<(Option<Value>, Value)>, made: &mut Vec<Plug>) {
-    let mut groups: Vec<(Option<Value>, Vec<Value>)> = Vec::new();
+fn grouped(rules: CasedRules, plugin: impl Fn(Vec<HeaderRule>) -> Plug, made: &mut Vec<Plug>) {
+    let mut groups: Vec<(Option<Value>, Vec<HeaderRule>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for (when, rule) in rules {
         let said = when.as_ref().map_or_else(String::new, Value::to_string);
@@ -390,14 +399,10 @@ fn grouped(plugin: &'static str, rules: Vec<(Option<Value>, Value)>, made: &mut 
             None => groups.push((when, vec![rule])),
         }
     }
+    let mut plugs: Vec<Plug> = groups.into_iter().map(|(when, rules)| plugin(rules).when(when)).collect();
     // What holds always comes first, and plugins see responses in the reverse of their order.
-    let is_response = plugin == "response_transformer";
-    groups.sort_by_key(|(when, _)| when.is_some() != is_response);
-    made.extend(
-        groups
-            .into_iter()
-            .map(|(when, rules)| Plug::new(plugin, keyed("rules", Value::Array(rules))).when(when)),
-    );
+    plugs.sort_by_key(|plug| plug.when.is_some() != (plug.name == "response_transformer"));
+    made.append(&mut plugs);
 }
 
 /// When a text is not empty; always where that is not known.
@@ -414,41 +419,40 @@ fn not_empty(text: &str) -> Cond {
 
 /// When a variable of the gateway's is not empty.
 fn is_there(name: &str) -> Cond {
-    for (family, kind) in [("header.", "headers"), ("query.", "query"), ("cookie.", "cookies")] {
-        if let Some(name) = name.strip_prefix("request.").and_then(|name| name.strip_prefix(family)) {
-            return Cond::is(json!({ kind: { name: { "regex": ".+" } } }));
-        }
-    }
-    match name {
-        "request.query" => Cond::is(json!({ "query_string": { "regex": ".+" } })),
-        "tls.version" | "tls.cipher" => Cond::is(json!({ "scheme": "https" })),
-        "tls.client.subject" => Cond::is(json!({ "tls": { "client_certificate": { "present": true } } })),
-        _ => Cond::Always,
+    let something = Matcher::regex(".+");
+    let family = |prefix: &str| name.strip_prefix(prefix);
+    match (family("request.header."), family("request.query."), family("request.cookie.")) {
+        (Some(name), ..) => Cond::header(name, something),
+        (_, Some(name), _) => Cond::query(name, something),
+        (.., Some(name)) => Cond::cookie(name, something),
+        _ => match name {
+            "request.query" => Cond::query_string(something),
+            "tls.version" | "tls.cipher" => Cond::scheme("https"),
+            "tls.client.subject" => Cond::client_certificate(),
+            _ => Cond::Always,
+        },
     }
 }
 
 fn gzip(levels: &[&Directive]) -> Plug {
-    let mut config = Map::from_iter([("algorithms".to_owned(), json!(["gzip"]))]);
     let mut types = vec!["text/html".to_owned()];
     types.extend(said(levels, "gzip_types").iter().flat_map(|d| d.arguments.clone()));
-    if !types.iter().any(|kind| kind == "*") {
-        types.dedup();
-        set(&mut config, "content_types", types);
-    }
+    types.dedup();
+    let is_any = types.iter().any(|kind| kind == "*");
     let least = first(levels, "gzip_min_length").and_then(|least| least.parse::<u64>().ok());
-    set(&mut config, "min_content_length", least.unwrap_or(20));
     let level = first(levels, "gzip_comp_level").and_then(|level| level.parse::<u64>().ok());
-    set(&mut config, "gzip_level", level.unwrap_or(1).clamp(1, 9));
-    Plug::new("compression", Value::Object(config))
+    Plug::of(draft!(Compression {
+        algorithms: ["gzip"],
+        content_types: (!is_any).then_some(types),
+        min_content_length: least.unwrap_or(20),
+        gzip_level: level.unwrap_or(1).clamp(1, 9),
+    }))
 }
 
-/// A limit with what it is counted by. nginx does not count requests for which the key is empty; an address is always there.
-fn counted_by(mut config: Value, by: String) -> Value {
-    if by != "address" {
-        config["on_missing"] = json!("allow");
-    }
-    config["limit_by"] = Value::String(by);
-    config
+/// What becomes of requests without what a limit counts by. nginx does not count those for which the key is empty; an address is
+/// always there.
+fn on_missing(by: &str) -> Option<&'static str> {
+    (by != "address").then_some("allow")
 }
 
 /// A zone's key as `limit_by`; `None` for what only a template can say.

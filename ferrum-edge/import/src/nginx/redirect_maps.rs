@@ -1,6 +1,6 @@
 //! Redirects whose URL a `map` of paths names: `if ($new) { return 301 $new; }`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Nginx;
 use super::asked::{flagged, words};
@@ -10,7 +10,7 @@ use super::item::{Item, place};
 use super::location::{Base, LocationKind};
 use super::site::ScriptPlace;
 use crate::cond::Cond;
-use crate::draft::To;
+use crate::draft::{Matcher, Redirect, To, draft};
 use crate::text;
 
 /// Paths of a map that get proxies of their own, which compare them whatever their case; more are one table.
@@ -105,10 +105,8 @@ impl<'d> Nginx<'_> {
             let query = match (map.with_query, query) {
                 (false, None) => Cond::Always,
                 (false, Some(_)) => continue,
-                (true, None) => Cond::is(json!({ "query_string": { "present": false } })),
-                (true, Some(query)) => {
-                    Cond::is(json!({ "query_string": { "exact": query, "ignore_case": true } }))
-                }
+                (true, None) => Cond::query_string(Matcher::present(false)),
+                (true, Some(query)) => Cond::query_string(Matcher::exact(query).ignore_case(true)),
             };
             // A path that does not begin with a slash is none.
             let LocationKind::Exact(path) = LocationKind::Exact(path.to_owned()).spelled() else { continue };
@@ -143,7 +141,7 @@ impl<'d> Nginx<'_> {
             false => self.out.done(directive.at, what),
         }
         for (base, config) in made {
-            let mut item = Item::new(&base, To::Redirect(config), "map");
+            let mut item = Item::new(&base, To::Redirect(config.into()), "map");
             self.response_headers(&place, levels, Some(302), &mut item.plugins);
             items.push(item);
         }
@@ -151,7 +149,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// Settings of the redirect to a map's value; `None` where it can't be said here.
-    fn map_location(&self, redirect: &MapRedirect<'_>, value: &str) -> Option<Value> {
+    fn map_location(&self, redirect: &MapRedirect<'_>, value: &str) -> Option<Redirect> {
         let url = redirect.url.replace(&format!("${{{}}}", redirect.name), value);
         let url = url.replace(&format!("${}", redirect.name), value);
         self.redirect(redirect.status, &url, redirect.keeps_query)
@@ -159,16 +157,15 @@ impl<'d> Nginx<'_> {
 }
 
 /// Items of exact paths.
-fn tables(base: &Base, table: Map<String, Value>, redirect: &MapRedirect<'_>) -> Vec<(Base, Value)> {
+fn tables(base: &Base, table: Map<String, Value>, redirect: &MapRedirect<'_>) -> Vec<(Base, Redirect)> {
     let mut all = table.into_iter().peekable();
     let mut made = Vec::new();
     while all.peek().is_some() {
         let part: Map<String, Value> = all.by_ref().take(MAX_PATHS).collect();
         let own = base.captured("/.*");
-        let paths = part.keys().map(|path| json!({ "exact": path })).collect();
+        let paths = part.keys().map(Matcher::exact).collect();
         let query = if redirect.keeps_query { "keep" } else { "drop" };
-        let config =
-            json!({ "status_code": redirect.status, "location": "/", "table": part, "query": query });
+        let config = draft!(Redirect { status_code: redirect.status, location: "/", table: part, query });
         made.push((Base { paths, cond: own.cond }, config));
     }
     made

@@ -1,35 +1,33 @@
 //! `valid_referers`.
 
-use serde_json::{Value, json};
-
 use super::Nginx;
 use super::blocks::Directive;
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::text;
 
 impl Nginx<'_> {
     /// `valid_referers`, as what `$invalid_referer` means.
     pub(super) fn referers(&mut self, directive: &Directive, names: &[String]) {
-        let field = |how: Value| Cond::is(json!({ "headers": { "referer": how } }));
+        let field = |how: Matcher| Cond::header("referer", how);
         let mut valid = Cond::Never;
         for argument in &directive.arguments {
             let more = match argument.as_str() {
-                "none" => Some(field(json!({ "present": false }))),
-                "blocked" => Some(
-                    field(json!({ "present": true }))
-                        .and(field(json!({ "regex": "(?i)https?://.*" })).negate()),
-                ),
+                "none" => Some(field(Matcher::present(false))),
+                "blocked" => {
+                    Some(field(Matcher::present(true)).and(field(Matcher::regex("(?i)https?://.*")).negate()))
+                }
                 "server_names" => names
                     .iter()
                     .map(|name| site_regex(name))
                     .collect::<Option<Vec<_>>>()
-                    .map(|all| Cond::any(all.into_iter().map(|regex| field(json!({ "regex": regex }))))),
+                    .map(|all| Cond::any(all.into_iter().map(|regex| field(Matcher::regex(regex))))),
                 name => match name.strip_prefix('~') {
                     Some(regex) => {
                         let after = format!("(?i)https?://(?:{})", text::anywhere(regex));
-                        text::is_regex(&after).then(|| field(json!({ "regex": after })))
+                        text::is_regex(&after).then(|| field(Matcher::regex(after)))
                     }
-                    None => site_regex(name).map(|regex| field(json!({ "regex": regex }))),
+                    None => site_regex(name).map(|regex| field(Matcher::regex(regex))),
                 },
             };
             let Some(more) = more else {

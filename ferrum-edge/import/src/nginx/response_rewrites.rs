@@ -1,11 +1,11 @@
 //! `proxy_redirect`, `proxy_cookie_…` and `sub_filter`: what nginx changes in responses on their way back.
 
-use serde_json::{Map, Value, json};
-
 use super::blocks::Directive;
 use super::location::LocationKind;
 use super::{Nginx, first, said};
-use crate::draft::Plug;
+use crate::draft::{
+    CookieRule, HeaderRule, Plug, Replacement, ResponseTransformer, TextPair, TextReplacement, draft,
+};
 use crate::text;
 
 /// The directives.
@@ -37,25 +37,25 @@ impl Nginx<'_> {
         levels: &[&Directive],
         to: &PassedTo<'_>,
     ) -> Option<Plug> {
-        let mut config = Map::new();
         let redirects = self.redirects(place, levels, to);
-        if !redirects.is_empty() {
-            let rule = |key: &str| json!({ "operation": "replace", "target": "header", "key": key, "replacements": redirects });
-            config.insert("rules".to_owned(), json!([rule("location"), rule("refresh")]));
-        }
         let cookies = self.cookies(place, levels);
-        if !cookies.is_empty() {
-            config.insert("cookies".to_owned(), json!(cookies));
-        }
-        if config.is_empty() {
+        if redirects.is_empty() && cookies.is_empty() {
             return None;
         }
-        config.insert("of".to_owned(), json!("target"));
-        Some(Plug::new("response_transformer", Value::Object(config)))
+        let rule = |field: &str| {
+            let replacements = redirects.clone();
+            draft!(HeaderRule { operation: "replace", target: "header", key: field, replacements })
+        };
+        let rules = vec![rule("location"), rule("refresh")];
+        Some(Plug::of(draft!(ResponseTransformer {
+            rules: (!redirects.is_empty()).then_some(rules),
+            cookies: (!cookies.is_empty()).then_some(cookies),
+            of: "target",
+        })))
     }
 
     /// `proxy_redirect`; where nothing is said, nginx rewrites what names the target.
-    fn redirects(&mut self, place: &str, levels: &[&Directive], to: &PassedTo<'_>) -> Vec<Value> {
+    fn redirects(&mut self, place: &str, levels: &[&Directive], to: &PassedTo<'_>) -> Vec<Replacement> {
         let said = said(levels, "proxy_redirect");
         if said.is_empty() {
             return default_redirect(to).into_iter().collect();
@@ -79,7 +79,12 @@ impl Nginx<'_> {
     }
 
     /// Reports whether a pair has been translated, and returns it.
-    fn reported(&mut self, directive: &Directive, what: String, pair: Option<Value>) -> Option<Value> {
+    fn reported(
+        &mut self,
+        directive: &Directive,
+        what: String,
+        pair: Option<Replacement>,
+    ) -> Option<Replacement> {
         match pair {
             Some(_) => self.out.done(directive.at, what),
             None => self.out.lost(directive.at, what, "a variable or regex in it has no counterpart", TODO),
@@ -88,17 +93,19 @@ impl Nginx<'_> {
     }
 
     /// A pair of `proxy_redirect` and its like: a prefix or, with `~`, a regex, and what takes its place.
-    fn replacement(&self, from: &str, to: &str, is_prefix: bool) -> Option<Value> {
+    fn replacement(&self, from: &str, to: &str, is_prefix: bool) -> Option<Replacement> {
         if let Some(regex) = from.strip_prefix('~') {
             let (flag, regex) = regex.strip_prefix('*').map_or(("", regex), |rest| ("(?i)", rest));
             // nginx replaces the whole value by the new text.
             let pattern = format!("(?s){flag}^.*?(?:{regex}).*$");
             let with = self.vars_here.replacement(to, &text::named_groups(regex))?;
-            return text::is_regex(&pattern).then(|| json!({ "pattern": pattern, "with": with }));
+            return text::is_regex(&pattern).then(|| draft!(Replacement { pattern, with }));
         }
         let (from, with) = self.texts_of(from, to)?;
-        let key = if is_prefix { "prefix" } else { "equals" };
-        (!from.is_empty()).then(|| json!({ key: from, "with": with }))
+        (!from.is_empty()).then(|| match is_prefix {
+            true => draft!(Replacement { prefix: from, with }),
+            false => draft!(Replacement { equals: from, with }),
+        })
     }
 
     /// A text and what takes its place, neither of which names groups.
@@ -108,15 +115,13 @@ impl Nginx<'_> {
     }
 
     /// `proxy_cookie_…` as rules for cookies: the first for a cookie's name is applied.
-    fn cookies(&mut self, place: &str, levels: &[&Directive]) -> Vec<Value> {
+    fn cookies(&mut self, place: &str, levels: &[&Directive]) -> Vec<CookieRule> {
         let domains = self.cookie_values(place, levels, "proxy_cookie_domain");
         let paths = self.cookie_values(place, levels, "proxy_cookie_path");
-        let mut common = Map::new();
-        for (name, list) in [("domains", domains), ("paths", paths)] {
-            if !list.is_empty() {
-                common.insert(name.to_owned(), json!(list));
-            }
-        }
+        let common = draft!(CookieRule {
+            domains: (!domains.is_empty()).then_some(domains),
+            paths: (!paths.is_empty()).then_some(paths),
+        });
         let mut made = Vec::new();
         for directive in said(levels, "proxy_cookie_flags") {
             let what = format!("{place}: {directive}");
@@ -126,21 +131,21 @@ impl Nginx<'_> {
             }
             match cookie_flags(cookie, flags) {
                 Some(mut rule) => {
-                    rule.extend(common.clone());
-                    made.push(Value::Object(rule));
+                    rule.append(&mut common.clone());
+                    made.push(rule);
                     self.out.done(directive.at, what);
                 }
                 None => self.out.lost(directive.at, what, "this cookie or flag can't be translated", TODO),
             }
         }
         if !common.is_empty() {
-            made.push(Value::Object(common));
+            made.push(common);
         }
         made
     }
 
     /// `proxy_cookie_domain` or `proxy_cookie_path`.
-    fn cookie_values(&mut self, place: &str, levels: &[&Directive], name: &str) -> Vec<Value> {
+    fn cookie_values(&mut self, place: &str, levels: &[&Directive], name: &str) -> Vec<Replacement> {
         let is_path = name == "proxy_cookie_path";
         let mut made = Vec::new();
         for directive in said(levels, name) {
@@ -179,7 +184,7 @@ impl Nginx<'_> {
             };
             match pair {
                 Some((find, with)) => {
-                    pairs.push(json!({ "find": find, "with": with }));
+                    pairs.push(draft!(TextPair { find, with }));
                     self.out.done(directive.at, what);
                 }
                 None => {
@@ -198,29 +203,29 @@ impl Nginx<'_> {
         if types.iter().any(|it| it == "*") {
             types = vec!["*".to_owned()];
         }
-        let config = json!({
-            "replacements": pairs, "ignore_case": true, "content_types": types,
-            "once": first(levels, "sub_filter_once") != Some("off"),
-            "keep_last_modified": first(levels, "sub_filter_last_modified") == Some("on"),
-        });
-        made.push(Plug::new("text_replacement", config));
+        made.push(Plug::of(draft!(TextReplacement {
+            replacements: pairs,
+            ignore_case: true,
+            content_types: types,
+            once: first(levels, "sub_filter_once") != Some("off"),
+            keep_last_modified: first(levels, "sub_filter_last_modified") == Some("on"),
+        })));
     }
 }
 
 /// What `proxy_redirect default` says.
-fn default_redirect(to: &PassedTo<'_>) -> Option<Value> {
+fn default_redirect(to: &PassedTo<'_>) -> Option<Replacement> {
     let url = to.url.filter(|url| !url.contains("://unix:"))?;
     let (_, rest) = url.split_once("://")?;
     if !rest.contains('/') {
-        return Some(json!({ "prefix": format!("{url}/").replace('$', "$$"), "with": "/" }));
+        return Some(draft!(Replacement { prefix: format!("{url}/").replace('$', "$$"), with: "/" }));
     }
     let (LocationKind::Exact(own) | LocationKind::Prefix(own)) = to.way else { return None };
-    Some(json!({ "prefix": url.replace('$', "$$"), "with": own.replace('$', "$$") }))
+    Some(draft!(Replacement { prefix: url.replace('$', "$$"), with: own.replace('$', "$$") }))
 }
 
 /// A rule for `proxy_cookie_flags COOKIE [FLAG ...]`.
-fn cookie_flags(cookie: &str, flags: &[String]) -> Option<Map<String, Value>> {
-    let mut rule = Map::new();
+fn cookie_flags(cookie: &str, flags: &[String]) -> Option<CookieRule> {
     // Without regard to case, as nginx compares names.
     let pattern = match cookie.strip_prefix('~') {
         Some(regex) => format!("(?i){regex}"),
@@ -229,20 +234,19 @@ fn cookie_flags(cookie: &str, flags: &[String]) -> Option<Map<String, Value>> {
     if cookie.contains('$') && !cookie.starts_with('~') || !text::is_regex(&pattern) {
         return None;
     }
-    rule.insert("pattern".to_owned(), json!(pattern));
+    let mut rule = draft!(CookieRule { pattern });
     for flag in flags {
-        let (name, value) = match flag.to_ascii_lowercase().as_str() {
-            "secure" => ("secure", json!(true)),
-            "nosecure" => ("secure", json!(false)),
-            "httponly" => ("http_only", json!(true)),
-            "nohttponly" => ("http_only", json!(false)),
-            "nosamesite" => ("same_site", json!("remove")),
+        match flag.to_ascii_lowercase().as_str() {
+            "secure" => rule.secure(true),
+            "nosecure" => rule.secure(false),
+            "httponly" => rule.http_only(true),
+            "nohttponly" => rule.http_only(false),
+            "nosamesite" => rule.same_site("remove"),
             other => match other.strip_prefix("samesite=") {
-                Some(value @ ("strict" | "lax" | "none")) => ("same_site", json!(value)),
+                Some(value @ ("strict" | "lax" | "none")) => rule.same_site(value),
                 _ => return None,
             },
-        };
-        rule.insert(name.to_owned(), value);
+        }
     }
     Some(rule)
 }

@@ -1,7 +1,5 @@
 //! `return`, `rewrite`, `if` and `set`: what nginx does before it looks who may come in.
 
-use serde_json::{Value, json};
-
 use super::asked::{Test, flagged};
 use super::blocks::Directive;
 use super::guards::other_methods;
@@ -13,7 +11,7 @@ use super::values::is_of_answer;
 use super::variable_names::WITH_QUERY;
 use super::{Nginx, first};
 use crate::cond::Cond;
-use crate::draft::To;
+use crate::draft::{Redirect, To, draft};
 use crate::text;
 
 /// Rewrites that lead from location to location.
@@ -183,7 +181,7 @@ impl<'d> Nginx<'_> {
             match redirect_to(status, location, keeps_query) {
                 Some(config) => {
                     self.told(directive.at, what.clone(), config["location"].as_str().unwrap_or_default());
-                    made.push((cond, To::Redirect(config)));
+                    made.push((cond, To::Redirect(config.into())));
                 }
                 None => {
                     let why = if is_one {
@@ -200,7 +198,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// A redirect's settings; `None` when its URL can't be said here.
-    pub(super) fn redirect(&self, status: u16, to: &str, keeps_query: bool) -> Option<Value> {
+    pub(super) fn redirect(&self, status: u16, to: &str, keeps_query: bool) -> Option<Redirect> {
         match self.vars_here.texts(to)?.as_slice() {
             [(Cond::Always, location)] => redirect_to(status, location.clone(), keeps_query),
             _ => None,
@@ -335,7 +333,7 @@ impl<'d> Nginx<'_> {
             && site.index.of_outer_path(&literal).is_empty()
         {
             self.out.done(directive.at, what);
-            let to = To::Redirect(json!({ "status_code": 301, "location": slashed }));
+            let to = To::Redirect(draft!(Redirect { status_code: 301, location: slashed }).into());
             items.push(Item::new(taken, to, "rewrite-slash"));
             return;
         }
@@ -407,7 +405,7 @@ impl<'d> Nginx<'_> {
 }
 
 /// A redirect's settings; `None` when its URL can't be said here.
-fn redirect_to(status: u16, location: String, keeps_query: bool) -> Option<Value> {
+fn redirect_to(status: u16, location: String, keeps_query: bool) -> Option<Redirect> {
     // Both begin with a slash, and several are one.
     let is_path = location.starts_with("${request.path}") || location.starts_with("${request.target}");
     let location = if is_path { format!("/{location}") } else { location };
@@ -422,7 +420,7 @@ fn redirect_to(status: u16, location: String, keeps_query: bool) -> Option<Value
         return None;
     }
     let query = if keeps_query { "keep" } else { "drop" };
-    Some(json!({ "status_code": status, "location": location, "query": query }))
+    Some(draft!(Redirect { status_code: status, location, query }))
 }
 
 /// Directives behind a `rewrite` that are looked through; others may look at the new path.

@@ -1,6 +1,6 @@
 //! Where a location's requests go: to a server, to files, or nowhere.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Nginx;
 use super::blocks::{Directive, HANDLERS};
@@ -11,7 +11,7 @@ use super::missing_slash::beside_folder;
 use super::response_rewrites::PassedTo;
 use super::site::{ScriptPlace, Site};
 use crate::cond::Cond;
-use crate::draft::{Plug, Route, To, set, with_facet};
+use crate::draft::{Plug, Proxy, Redirect, Replaced, Rewrite, Route, To, draft, with_facet};
 use crate::text;
 
 /// The setting for `client_max_body_size`.
@@ -66,7 +66,7 @@ impl<'d> Nginx<'_> {
             };
             self.serve(site, &base, &levels, &turn.way, &Rewritten::No, items);
             if let LocationKind::Exact(path) | LocationKind::Prefix(path) = &turn.way {
-                let to = To::Redirect(json!({ "status_code": 301, "location": path }));
+                let to = To::Redirect(draft!(Redirect { status_code: 301, location: path }).into());
                 self.without_slash(site, turn, &levels, to, items);
             }
         }
@@ -131,7 +131,7 @@ impl<'d> Nginx<'_> {
         }
         let plugins = self.plugins(&place, levels);
         let settings = self.settings(&place, levels);
-        for passed in self.handled(site, &place, levels, way, rewritten) {
+        for mut passed in self.handled(site, &place, levels, way, rewritten) {
             let (base, beside) = beside_folder(base, &passed, way);
             if let Some(paths) = beside {
                 // What goes on within the segment, `/ax` of `/a`, is a file beside the folder to nginx.
@@ -151,12 +151,12 @@ impl<'d> Nginx<'_> {
             if passed.plugins.is_none() {
                 item.settings.clone_from(&settings);
             }
-            item.settings.extend(passed.settings);
+            item.settings.append(&mut passed.settings);
             let sizes = [settings.get(MOST_BYTES), item.settings.get(MOST_BYTES)];
             // Of a named location, too, which is looked at after this one.
             let least = sizes.into_iter().flatten().filter_map(Value::as_u64).filter(|it| *it > 0).min();
             if let Some(least) = least {
-                set(&mut item.settings, MOST_BYTES, least);
+                item.settings.max_request_body(least);
             }
             let is_application = item.settings.contains_key("backend_protocol");
             item.plugins.clone_from(&guards.plugins);
@@ -171,8 +171,8 @@ impl<'d> Nginx<'_> {
                 item.settings
                     .retain(|name, _| !name.starts_with("backend_tls_") && name != "preserve_host_header");
             }
-            if let Some(config) = passed.rewrite {
-                join_rewrite(&mut item.plugins, config);
+            if let Some(rewrite) = passed.rewrite {
+                join_rewrite(&mut item.plugins, rewrite);
             }
             items.push(item);
         }
@@ -196,7 +196,7 @@ impl<'d> Nginx<'_> {
             return vec![self.files(site, place, levels, way, rewritten)];
         };
         let what = format!("{place}: {handler}");
-        let closed = || vec![Passed::new(To::Closed, Map::new())];
+        let closed = || vec![Passed::new(To::Closed, Proxy::default())];
         if handler.name == "fastcgi_pass" {
             return self.scripts(site, place, levels, rewritten, handler).map_or_else(closed, |it| vec![it]);
         }
@@ -243,7 +243,7 @@ impl<'d> Nginx<'_> {
                     }
                     if !opens_websockets && handler.name == "proxy_pass" {
                         // nginx passes no `Upgrade` on unless it is told to.
-                        set(&mut passed.settings, "allowed_upgrades", json!([]));
+                        passed.settings.allowed_upgrades(Vec::<String>::new());
                     }
                     made.push(Passed { cond, ..passed });
                 }
@@ -272,27 +272,26 @@ impl<'d> Nginx<'_> {
             return None;
         };
         let is_tls = matches!(url.scheme.as_str(), "https" | "grpcs");
-        let mut settings = Map::new();
+        let mut settings = Proxy::default();
         if handler.name == "grpc_pass" {
-            set(&mut settings, "backend_http_version", "2");
+            settings.backend_http_version("2");
         }
         if let Some(upstream) = self.upstreams.get(&url.host)
             && url.port.is_none()
         {
             let to = To::Upstream { id: upstream.id.clone(), is_tls };
-            let (changes, mut rewrite) = self.forwarded(handler, what, &url.path, sent);
-            settings.extend(changes);
+            let (mut changes, mut rewrite) = self.forwarded(handler, what, &url.path, sent);
+            settings.append(&mut changes);
             if !says_host {
                 // Its servers are told the group's name.
-                let made = rewrite.get_or_insert_with(|| json!({}));
-                made["host"] = json!(url.host);
+                rewrite.get_or_insert_default().host(url.host);
             }
             return Some(Passed { rewrite, ..Passed::new(to, settings) });
         }
         let port = url.port.unwrap_or(if is_tls { 443 } else { 80 });
         let to = To::Host { host: url.host.clone(), port, is_tls };
-        let (changes, rewrite) = self.forwarded(handler, what, &url.path, sent);
-        settings.extend(changes);
+        let (mut changes, rewrite) = self.forwarded(handler, what, &url.path, sent);
+        settings.append(&mut changes);
         Some(Passed { rewrite, ..Passed::new(to, settings) })
     }
 
@@ -303,8 +302,8 @@ impl<'d> Nginx<'_> {
         what: &str,
         path: &str,
         sent: Sent<'_>,
-    ) -> (Map<String, Value>, Option<Value>) {
-        let mut settings = Map::from_iter([("strip_listen_path".to_owned(), json!(false))]);
+    ) -> (Proxy, Option<Rewrite>) {
+        let mut settings = draft!(Proxy { strip_listen_path: false });
         let Sent { way, rewritten, tail } = sent;
         if let Some(tail) = tail.filter(|tail| !tail.is_empty() || !path.is_empty()) {
             // nginx sends what it says as it is.
@@ -318,12 +317,12 @@ impl<'d> Nginx<'_> {
             LocationKind::Regex(..) | LocationKind::Named(_) => None,
         };
         match (rewritten, own) {
-            (Rewritten::Break(new), _) => return (settings, Some(json!({ "path": new }))),
+            (Rewritten::Break(new), _) => return (settings, Some(draft!(Rewrite { path: new }))),
             (Rewritten::Last(new), Some(own)) if !path.is_empty() => {
                 let rest = new.strip_prefix(own).unwrap_or(new);
-                return (settings, Some(json!({ "path": format!("{path}{rest}") })));
+                return (settings, Some(draft!(Rewrite { path: format!("{path}{rest}") })));
             }
-            (Rewritten::Last(new), _) => return (settings, Some(json!({ "path": new }))),
+            (Rewritten::Last(new), _) => return (settings, Some(draft!(Rewrite { path: new }))),
             (Rewritten::No, _) => {}
         }
         if path.is_empty() {
@@ -335,17 +334,17 @@ impl<'d> Nginx<'_> {
             return (settings, None);
         };
         if matches!(way, LocationKind::Exact(_)) {
-            return (settings, Some(json!({ "path": path })));
+            return (settings, Some(draft!(Rewrite { path })));
         }
         if own == path {
             return (settings, None);
         }
         if own.ends_with('/') && path.ends_with('/') && !path.contains('?') {
             if own != "/" {
-                set(&mut settings, "strip_listen_path", true);
+                settings.strip_listen_path(true);
             }
             if path != "/" {
-                set(&mut settings, "backend_path", path.trim_end_matches('/'));
+                settings.backend_path(path.trim_end_matches('/'));
             }
             return (settings, None);
         }
@@ -354,7 +353,7 @@ impl<'d> Nginx<'_> {
         }
         let from = format!("^{}(.*)$", text::literal(own));
         let to = format!("{}${{1}}", path.replace('$', "$$"));
-        (settings, Some(json!({ "regex": [{ "from": from, "to": to }] })))
+        (settings, Some(draft!(Rewrite { regex: [draft!(Replaced { from, to })] })))
     }
 
     /// Makes proxies of a server's items, the first with the highest priority.
@@ -373,12 +372,12 @@ impl<'d> Nginx<'_> {
             let mut route = Route::new(format!("{}-{}", site.called, item.label), item.to);
             for facet in &site.facets {
                 for path in &item.base.paths {
-                    route.matches.push(with_facet(item.base.cond.with_path(path), facet));
+                    route.matches.push(with_facet(item.base.cond.with_path(&path.clone().into()), facet));
                 }
             }
             let n = i64::try_from(n).unwrap_or(0);
             route.priority = needs_order.then_some((count - n) * 10 + site.lift);
-            route.settings = item.settings;
+            route.settings = item.settings.into();
             route.plugins = item.plugins;
             if let Some(files) = route.settings.shift_remove("__files") {
                 route.plugins.push(Plug::new("static_files", files));
@@ -416,15 +415,18 @@ struct Sent<'a> {
 }
 
 /// The `rewrite` for a `proxy_pass` with variables: its own path, and the request's as far as it names that.
-fn as_written(path: &str, tail: &str, rewritten: &Rewritten) -> Option<Value> {
+fn as_written(path: &str, tail: &str, rewritten: &Rewritten) -> Option<Rewrite> {
     let path = path.replace("$", "$$");
     match (tail, rewritten) {
-        ("", _) => Some(json!({ "path": path })),
+        ("", _) => Some(draft!(Rewrite { path })),
         ("$uri" | "$uri$is_args$args", Rewritten::Break(new) | Rewritten::Last(new)) => {
-            Some(json!({ "path": format!("{path}{new}") }))
+            Some(draft!(Rewrite { path: format!("{path}{new}") }))
         }
         _ if path.is_empty() => None,
-        _ => Some(json!({ "regex": [{ "from": "^(.*)$", "to": format!("{path}${{1}}") }] })),
+        _ => {
+            let whole = draft!(Replaced { from: "^(.*)$", to: format!("{path}${{1}}") });
+            Some(draft!(Rewrite { regex: [whole] }))
+        }
     }
 }
 
@@ -438,13 +440,13 @@ fn socket_url(text: &str) -> Option<text::Url> {
 }
 
 /// A proxy's plugins have one `rewrite`, for the path and the host.
-fn join_rewrite(plugins: &mut Vec<Plug>, config: Value) {
+fn join_rewrite(plugins: &mut Vec<Plug>, rewrite: Rewrite) {
     match plugins.iter_mut().find(|plug| plug.name == "rewrite" && plug.when.is_none()) {
         Some(plug) => {
-            if let (Value::Object(known), Value::Object(more)) = (&mut plug.config, config) {
-                known.extend(more);
+            if let Value::Object(known) = &mut plug.config {
+                known.extend(Map::from(rewrite));
             }
         }
-        None => plugins.push(Plug::new("rewrite", config)),
+        None => plugins.push(Plug::of(rewrite)),
     }
 }

@@ -5,7 +5,7 @@ mod server_index;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::blocks::Directive;
 use super::item::Item;
@@ -14,7 +14,7 @@ use super::missing_slash::ExactPaths;
 use super::site::{LocationIndex, ScriptPlace, Site, TurnIndex};
 use super::{Nginx, first, said};
 use crate::cond::Cond;
-use crate::draft::{Route, To, set};
+use crate::draft::{CertificateFile, Match, Matcher, Route, To, draft};
 use crate::ports::{Port, Ports};
 use crate::report::At;
 use crate::text;
@@ -96,7 +96,7 @@ impl<'d> Nginx<'_> {
         let index = ServerIndex::new(&servers, &ports);
         if index.has_foreign_names {
             // On a port where nobody has a name, patterns and the default server are asked for it.
-            set(&mut self.out.gateway, "host_fallthrough", true);
+            self.out.gateway.host_fallthrough(true);
         }
         let mut ranks: Vec<Rank> = servers.iter().flat_map(|it| &it.patterns).map(|it| it.rank).collect();
         let unknown = servers.iter().enumerate().filter(|(_, server)| !server.unknown.is_empty());
@@ -113,7 +113,8 @@ impl<'d> Nginx<'_> {
             }
             self.server(server, index.facets(server, n), http, 0);
             for pattern in &server.patterns {
-                let facets = index.on_ports(n, json!({ "authority": { "regex": pattern.regex } }));
+                let host = draft!(Match { authority: Matcher::regex(&pattern.regex) });
+                let facets = index.on_ports(n, host);
                 self.server(server, facets, http, lift(pattern.rank));
             }
             self.unknown_names(server, &index, n, lift((Reverse(0), n, usize::MAX)));
@@ -155,11 +156,11 @@ impl<'d> Nginx<'_> {
         ports.listen(&mut self.out.gateway);
         let all: Vec<&Listen> = servers.iter().flat_map(|server| server.listens.iter()).collect();
         if all.iter().any(|it| it.is_quic) {
-            set(&mut self.out.gateway, "http3", true);
+            self.out.gateway.http3(true);
         }
         if all.iter().any(|it| it.has_proxy_protocol) {
             if all.iter().all(|it| it.has_proxy_protocol) {
-                set(&mut self.out.gateway, "accept_proxy_protocol", true);
+                self.out.gateway.accept_proxy_protocol(true);
             } else {
                 let at = servers.first().map(|server| server.directive.at).unwrap_or_default();
                 self.has_unknown_clients = true;
@@ -190,7 +191,7 @@ impl<'d> Nginx<'_> {
         }
         if is_closed {
             let mut route = Route::new("unknown-names", To::Closed);
-            route.matches = index.on_some_ports(&others, json!({ "path": "/" }));
+            route.matches = index.on_some_ports(&others, draft!(Match { path: "/" }));
             route.priority = Some(lift);
             self.out.route(route);
         }
@@ -217,11 +218,10 @@ impl<'d> Nginx<'_> {
         let all_tls: Vec<&Server<'_>> =
             servers.iter().filter(|it| it.listens.iter().any(|it| it.is_tls)).collect();
         let required = all_tls.iter().all(|server| mode(server).as_deref() == Some("on"));
-        self.tls.insert("client_ca_path".to_owned(), json!(path));
-        self.tls.insert("client_cert_required".to_owned(), json!(required));
+        self.tls.client_ca_path(&path);
+        self.tls.client_cert_required(required);
         if let Some(list) = list {
-            let path = self.folder.join(list).display().to_string();
-            self.tls.insert("client_crl_path".to_owned(), json!(path));
+            self.tls.client_crl_path(self.folder.join(list).display().to_string());
         }
         self.client_ca = Some(path);
     }
@@ -271,7 +271,7 @@ impl<'d> Nginx<'_> {
             let takes_all = site
                 .order
                 .iter()
-                .any(|turn| turn.base.paths == [json!({ "prefix": "/" })] && turn.base.cond == Cond::Always);
+                .any(|turn| turn.base.paths == [Matcher::prefix("/")] && turn.base.cond == Cond::Always);
             if !takes_all {
                 self.bare(&site, &mut items);
             }
@@ -319,7 +319,8 @@ impl<'d> Nginx<'_> {
             let path = |name: &str| self.folder.join(name).display().to_string();
             let (certificate, key) = (path(certificate), path(key));
             if self.known_certificates.insert((certificate.clone(), key.clone())) {
-                self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
+                let made = draft!(CertificateFile { cert_path: certificate, key_path: key });
+                self.certificates.push(made.into());
             }
         }
     }

@@ -1,10 +1,8 @@
 //! What a location says about its target: timeouts, TLS, sizes, retries, the host.
 
-use serde_json::{Map, Value, json};
-
 use super::blocks::Directive;
 use super::{Nginx, first, innermost, said};
-use crate::draft::{set, set_read_timeout};
+use crate::draft::{ClientTimeouts, Proxy, Retry, set, set_read_timeout};
 use crate::text;
 
 /// Directives that hold for every location below, unless it says otherwise.
@@ -42,19 +40,19 @@ impl Nginx<'_> {
     }
 
     /// The settings of a proxy.
-    pub(super) fn settings(&mut self, place: &str, levels: &[&Directive]) -> Map<String, Value> {
-        let mut made = Map::new();
+    pub(super) fn settings(&mut self, place: &str, levels: &[&Directive]) -> Proxy {
+        let mut made = Proxy::default();
         let connect = self.timeout(place, levels, ["proxy_connect_timeout", "grpc_connect_timeout"]);
-        set(&mut made, "backend_connect_timeout", text::duration(connect.max(1)));
+        made.backend_connect_timeout(text::duration(connect.max(1)));
         // One timeout covers both directions: the longer cuts nothing off that nginx would not.
         let read = self.timeout(place, levels, ["proxy_read_timeout", "grpc_read_timeout"]);
         let send = self.timeout(place, levels, ["proxy_send_timeout", "grpc_send_timeout"]);
         set_read_timeout(&mut made, read);
-        set(&mut made, "backend_idle_timeout", text::duration(read.max(send)));
+        made.backend_idle_timeout(text::duration(read.max(send)));
         match innermost(levels, "client_max_body_size") {
-            None => set(&mut made, "max_request_body", 1 << 20),
+            None => made.max_request_body(1 << 20),
             Some(found) => match found.arguments.first().and_then(|size| text::bytes(size, 1000)) {
-                Some(bytes) => set(&mut made, "max_request_body", bytes),
+                Some(bytes) => made.max_request_body(bytes),
                 None => self.unknown(place, found),
             },
         }
@@ -64,9 +62,9 @@ impl Nginx<'_> {
         made
     }
 
-    fn tls_to_target(&mut self, levels: &[&Directive], made: &mut Map<String, Value>) {
+    fn tls_to_target(&mut self, levels: &[&Directive], made: &mut Proxy) {
         if let Some(verify) = first(levels, "proxy_ssl_verify") {
-            set(made, "backend_tls_verify_server_cert", verify == "on");
+            made.backend_tls_verify_server_cert(verify == "on");
         } else if let Some(pass) =
             levels.last().and_then(|level| level.block.iter().find(|it| it.name.ends_with("_pass")))
             && pass.arguments.first().is_some_and(|url| url.starts_with("https") || url.starts_with("grpcs"))
@@ -94,19 +92,19 @@ impl Nginx<'_> {
     }
 
     /// `proxy_next_upstream`.
-    fn retries(&mut self, place: &str, levels: &[&Directive], made: &mut Map<String, Value>) {
+    fn retries(&mut self, place: &str, levels: &[&Directive], made: &mut Proxy) {
         let tries = first(levels, "proxy_next_upstream_tries").and_then(|tries| tries.parse::<u64>().ok());
-        let mut retry = Map::new();
+        let mut retry = Retry::default();
         if let Some(tries) = tries.filter(|tries| *tries > 0) {
-            set(&mut retry, "max_retries", (tries - 1).min(100));
+            retry.max_retries((tries - 1).min(100));
         }
         if let Some(next) = innermost(levels, "proxy_next_upstream") {
             let mut statuses = Vec::new();
             for word in &next.arguments {
                 match word.as_str() {
                     "off" => {
-                        set(&mut retry, "max_retries", 0);
-                        set(&mut retry, "retry_on_connect_failure", false);
+                        retry.max_retries(0);
+                        retry.retry_on_connect_failure(false);
                     }
                     "error" | "timeout" | "invalid_header" => {}
                     word => match word.strip_prefix("http_").and_then(|status| status.parse::<u16>().ok()) {
@@ -119,29 +117,29 @@ impl Nginx<'_> {
                 }
             }
             if !statuses.is_empty() {
-                set(&mut retry, "retryable_status_codes", statuses);
+                retry.retryable_status_codes(statuses);
             }
         }
         if !retry.is_empty() {
-            set(made, "retry", Value::Object(retry));
+            made.retry(retry);
         }
     }
 
     /// `proxy_set_header Host`.
-    fn host(&mut self, levels: &[&Directive], made: &mut Map<String, Value>) {
+    fn host(&mut self, levels: &[&Directive], made: &mut Proxy) {
         let headers = said(levels, "proxy_set_header");
         let host = headers
             .iter()
             .find(|it| it.arguments.first().is_some_and(|name| name.eq_ignore_ascii_case("host")));
         let Some(host) = host else { return };
         if host.arguments.get(1).is_some_and(|value| self.vars_here.is_client_host(value)) {
-            set(made, "preserve_host_header", true);
+            made.preserve_host_header(true);
             self.out.needless(host.at, host, "the client's Host is sent as it came, with its port");
             return;
         }
         match host.arguments.get(1).map_or("", String::as_str) {
             "$host" | "$http_host" | "$host:$server_port" | "$server_name" => {
-                set(made, "preserve_host_header", true);
+                made.preserve_host_header(true);
                 self.out.needless(host.at, host, "the client's Host is sent as it came, with its port");
             }
             // A plugin sets all others.
@@ -158,7 +156,7 @@ pub(super) fn is_usual_host(value: &str) -> bool {
 /// The settings of the gateway as a whole that `http` makes.
 pub(super) fn gateway(nginx: &mut Nginx<'_>, http: &Directive) {
     let levels = [http];
-    let mut timeouts = Map::new();
+    let mut timeouts = ClientTimeouts::default();
     for (theirs, ours) in [
         ("keepalive_timeout", "keep_alive"),
         ("client_header_timeout", "header"),
@@ -169,14 +167,14 @@ pub(super) fn gateway(nginx: &mut Nginx<'_>, http: &Directive) {
         }
     }
     if !timeouts.is_empty() {
-        set(&mut nginx.out.gateway, "client_timeouts", Value::Object(timeouts));
+        nginx.out.gateway.client_timeouts(timeouts);
     }
     let flag = |name: &str, value: &str| first(&levels, name) == Some(value);
     if flag("underscores_in_headers", "on") {
-        set(&mut nginx.out.gateway, "underscores_in_headers", "allow");
+        nginx.out.gateway.underscores_in_headers("allow");
     }
     if flag("merge_slashes", "off") {
-        set(&mut nginx.out.gateway, "merge_slashes", false);
+        nginx.out.gateway.merge_slashes(false);
     }
     real_ip(nginx, http);
     if nginx.out.gateway.get("merge_slashes").is_none() {
@@ -206,9 +204,9 @@ fn real_ip(nginx: &mut Nginx<'_>, http: &Directive) {
     networks.dedup();
     let good = networks.iter().all(|network| text::is_network(network));
     if good {
-        set(&mut nginx.out.gateway, "trusted_proxies", json!(networks));
+        nginx.out.gateway.trusted_proxies(networks);
         if !header.eq_ignore_ascii_case("x-forwarded-for") && header != "proxy_protocol" {
-            set(&mut nginx.out.gateway, "real_ip_header", json!(header));
+            nginx.out.gateway.real_ip_header(header);
         }
         from.iter().for_each(|it| nginx.out.done(it.at, it));
         return;

@@ -1,10 +1,8 @@
 //! `stream`: ports of TCP and UDP.
 
-use serde_json::{Map, Value, json};
-
 use super::blocks::Directive;
 use super::{Nginx, innermost};
-use crate::draft::set;
+use crate::draft::{IpRestriction, Proxy, draft};
 use crate::text;
 
 impl Nginx<'_> {
@@ -49,7 +47,7 @@ impl Nginx<'_> {
     fn stream_server(&mut self, server: &Directive, stream: &Directive) {
         let place = "stream server";
         let levels = [stream, server];
-        let mut settings = Map::new();
+        let mut settings = Proxy::default();
         let (mut listen, mut to, mut is_udp, mut is_tls, mut to_tls, mut preread) =
             (None, None, false, false, false, false);
         let mut is_closed = false;
@@ -64,7 +62,7 @@ impl Nginx<'_> {
                     is_udp = has("udp");
                     is_tls = has("ssl");
                     if has("proxy_protocol") {
-                        set(&mut settings, "accept_proxy_protocol", true);
+                        settings.accept_proxy_protocol(true);
                     }
                 }
                 "proxy_pass" => to = one,
@@ -72,10 +70,8 @@ impl Nginx<'_> {
                 "ssl_preread" => preread = one.as_deref() == Some("on"),
                 "proxy_timeout" | "proxy_connect_timeout" | "proxy_protocol" | "allow" | "deny" => {}
                 "ssl_certificate" | "ssl_certificate_key" => {}
-                "proxy_ssl_verify" => {
-                    set(&mut settings, "backend_tls_verify_server_cert", one.as_deref() == Some("on"))
-                }
-                "proxy_ssl_name" => set(&mut settings, "backend_tls_server_name", one.unwrap_or_default()),
+                "proxy_ssl_verify" => settings.backend_tls_verify_server_cert(one.as_deref() == Some("on")),
+                "proxy_ssl_name" => settings.backend_tls_server_name(one.unwrap_or_default()),
                 "ssl_verify_client" | super::guards::UNREAD | "js_access" | "js_preread" => {
                     let why = "it guards, and can't be translated; the port is not opened";
                     is_closed |= self.out.guard(directive.at, format_args!("{place}: {directive}"), why, "");
@@ -98,7 +94,7 @@ impl Nginx<'_> {
             (false, false) => "tcp",
         };
         if is_tls {
-            set(&mut settings, "frontend_tls", true);
+            settings.frontend_tls(true);
         }
         self.out.done(server.at, format_args!("{place}: port {port}"));
         match self.by_name.get(&to).cloned() {
@@ -118,12 +114,12 @@ impl Nginx<'_> {
         scheme: &str,
         port: u16,
         cases: &[(String, String)],
-        settings: &Map<String, Value>,
-        clients: &Option<Value>,
+        settings: &Proxy,
+        clients: &Option<IpRestriction>,
     ) {
         for (name, to) in cases {
             let mut settings = settings.clone();
-            set(&mut settings, "passthrough", true);
+            settings.passthrough(true);
             match name.as_str() {
                 "default" => {}
                 name if name.is_empty() || name.starts_with('~') || name.ends_with(".*") => {
@@ -133,8 +129,8 @@ impl Nginx<'_> {
                 }
                 // It stands for the name itself, too.
                 name => match name.strip_prefix('.') {
-                    Some(rest) => set(&mut settings, "hosts", json!([rest, format!("*.{rest}")])),
-                    None => set(&mut settings, "hosts", json!([name])),
+                    Some(rest) => settings.hosts([rest.to_owned(), format!("*.{rest}")]),
+                    None => settings.hosts([name]),
                 },
             }
             self.stream_proxy(scheme, port, to, settings, clients);
@@ -142,7 +138,7 @@ impl Nginx<'_> {
     }
 
     /// Settings of `ip_restriction` for a stream; `None` when the port may not be opened.
-    fn stream_clients(&mut self, levels: &[&Directive]) -> Option<Option<Value>> {
+    fn stream_clients(&mut self, levels: &[&Directive]) -> Option<Option<IpRestriction>> {
         let is_rule = |it: &&Directive| matches!(it.name.as_str(), "allow" | "deny");
         let has = |level: &Directive, name: &str| level.all(name).next().is_some();
         let level = levels.iter().rev().find(|level| has(level, "allow") || has(level, "deny"));
@@ -160,15 +156,15 @@ impl Nginx<'_> {
             Some(((true, "all"), rest))
                 if !rest.is_empty() && rest.iter().all(|rule| !rule.0 && is_network(rule)) =>
             {
-                Some(Some(json!({ "allow": list(rest) })))
+                Some(Some(draft!(IpRestriction { allow: list(rest) })))
             }
             Some(((false, "all"), rest))
                 if rest.iter().all(|rule| rule.0 && is_network(rule)) && !rest.is_empty() =>
             {
-                Some(Some(json!({ "deny": list(rest) })))
+                Some(Some(draft!(IpRestriction { deny: list(rest) })))
             }
             Some(_) if rules.iter().all(|rule| rule.0 && is_network(rule)) => {
-                Some(Some(json!({ "deny": list(&rules) })))
+                Some(Some(draft!(IpRestriction { deny: list(&rules) })))
             }
             Some(((false, "all"), [])) => Some(None),
             _ => {
@@ -190,42 +186,43 @@ impl Nginx<'_> {
         scheme: &str,
         port: u16,
         to: &str,
-        settings: Map<String, Value>,
-        clients: &Option<Value>,
+        mut settings: Proxy,
+        clients: &Option<IpRestriction>,
     ) {
         let id = self.out.id("proxy", &format!("{scheme}-{port}"));
-        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
-        set(&mut made, "listen_port", port);
-        set(&mut made, "backend_scheme", scheme);
+        let mut made = draft!(Proxy { id: &id, listen_port: port, backend_scheme: scheme });
         match self.upstreams.get(to) {
-            Some(upstream) => set(&mut made, "upstream_id", upstream.id.clone()),
+            Some(upstream) => made.upstream_id(upstream.id.clone()),
             None => {
                 let (host, to_port) = text::host_port(to).unwrap_or_default();
-                set(&mut made, "backend_host", host);
-                set(&mut made, "backend_port", to_port.unwrap_or(port));
+                made.backend_host(host);
+                made.backend_port(to_port.unwrap_or(port));
             }
         }
-        made.extend(settings);
-        self.out.proxies.push(Value::Object(made));
+        made.append(&mut settings);
+        self.out.proxies.push(made.into());
         if let Some(config) = clients {
-            self.out.plugin(&id, "ip_restriction", config.clone());
+            self.out.plugin(&id, "ip_restriction", config.clone().into());
         }
     }
 }
 
 /// How long steps may take, and whether targets are told of clients.
-fn timeouts(levels: &[&Directive], is_udp: bool, settings: &mut Map<String, Value>) {
+fn timeouts(levels: &[&Directive], is_udp: bool, settings: &mut Proxy) {
     let millis =
         |name: &str| innermost(levels, name)?.arguments.first().and_then(|time| text::millis(time, 1000));
     if let Some(millis) = millis("proxy_timeout") {
-        let key = if is_udp { "udp_idle_timeout" } else { "tcp_idle_timeout" };
-        set(settings, key, text::seconds(millis).min(if is_udp { 3600 } else { 86_400 }));
+        let seconds = text::seconds(millis);
+        match is_udp {
+            true => settings.udp_idle_timeout(seconds.min(3600)),
+            false => settings.tcp_idle_timeout(seconds.min(86_400)),
+        }
     }
     if let Some(millis) = millis("proxy_connect_timeout") {
-        set(settings, "backend_connect_timeout", text::duration(millis.clamp(1, 86_400_000)));
+        settings.backend_connect_timeout(text::duration(millis.clamp(1, 86_400_000)));
     }
     if innermost(levels, "proxy_protocol").is_some_and(|it| it.arguments.first().is_some_and(|it| it == "on"))
     {
-        set(settings, "send_proxy_protocol", 1);
+        settings.send_proxy_protocol(1);
     }
 }

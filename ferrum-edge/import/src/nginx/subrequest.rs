@@ -3,7 +3,7 @@
 //! nginx sends the question through the location that it names, whose directives may change it, or answer in the place of a
 //! server. What `forward_auth` can't say of them closes what they guard.
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use super::asked::Test;
 use super::blocks::Directive;
@@ -12,7 +12,7 @@ use super::login::names_variable;
 use super::variable_names::ours;
 use super::{Nginx, SILENT, first, innermost, said};
 use crate::cond::Cond;
-use crate::draft::{Plug, set};
+use crate::draft::{ForwardAuth, Plug, draft, set};
 use crate::own_fields::is_framing;
 use crate::text;
 
@@ -57,7 +57,7 @@ const GOOD: &[&str] = &[
 const MAX_WAIT: u64 = 60_000;
 
 /// What is asked, as settings of `forward_auth`, or the directive that can't be said there.
-type Question<'d> = Result<Map<String, Value>, &'d Directive>;
+type Question<'d> = Result<ForwardAuth, &'d Directive>;
 
 impl Nginx<'_> {
     /// `auth_request`, whose location has to lead to a server.
@@ -83,7 +83,7 @@ impl Nginx<'_> {
         self.set_constants(&levels_there);
         let settings = self.question(&levels_there, levels, path, &url);
         self.vars_here = outer_vars;
-        let settings = match settings {
+        let mut settings = match settings {
             Ok(settings) => settings,
             Err(bad) => {
                 let why = format!(
@@ -96,14 +96,11 @@ impl Nginx<'_> {
         };
         self.told_of_question(&levels_there, &what, asked, &url);
         self.out.done(asked.at, what);
-        let mut config = Map::new();
-        set(&mut config, "url", url);
-        set(&mut config, "convention", "nginx");
-        set(&mut config, "status_on_error", 500);
+        let mut config = draft!(ForwardAuth { url, convention: "nginx", status_on_error: 500 });
         self.answered_fields(place, levels, &mut config);
         self.login(place, levels, &mut config);
-        config.extend(settings);
-        made.plugins.push(Plug::new("forward_auth", Value::Object(config)));
+        config.append(&mut settings);
+        made.plugins.push(Plug::of(config));
     }
 
     /// `set` of the location that the question goes through, whose variables are shared with the request.
@@ -137,7 +134,7 @@ impl Nginx<'_> {
         path: &str,
         url: &str,
     ) -> Question<'d> {
-        let mut made = Map::new();
+        let mut made = ForwardAuth::default();
         let (server, location) = match levels {
             [.., server, location] => (*server, *location),
             _ => return Ok(made),
@@ -164,16 +161,16 @@ impl Nginx<'_> {
         if let Some(method) = innermost(levels, "proxy_method") {
             match method.arguments.first().map(String::as_str) {
                 Some("GET") => {}
-                Some("$request_method") => set(&mut made, "preserve_method", true),
+                Some("$request_method") => made.preserve_method(true),
                 _ => return Err(method),
             }
         }
         if let Some(file) = innermost(levels, "proxy_ssl_trusted_certificate") {
             let name = file.arguments.first().ok_or(file)?;
-            set(&mut made, "ca_path", self.folder.join(name).display().to_string());
+            made.ca_path(self.folder.join(name).display().to_string());
         }
         let wait = first(levels, "proxy_read_timeout").and_then(|time| text::millis(time, 1000));
-        set(&mut made, "timeout", text::duration(wait.unwrap_or(MAX_WAIT).clamp(1, MAX_WAIT)));
+        made.timeout(text::duration(wait.unwrap_or(MAX_WAIT).clamp(1, MAX_WAIT)));
         self.asked_fields(levels, url, &mut made)?;
         Ok(made)
     }
@@ -183,7 +180,7 @@ impl Nginx<'_> {
         &self,
         levels: &[&'d Directive],
         url: &str,
-        made: &mut Map<String, Value>,
+        made: &mut ForwardAuth,
     ) -> Result<(), &'d Directive> {
         let sets = said(levels, "proxy_set_header");
         let mut passed = Vec::new();
@@ -194,7 +191,7 @@ impl Nginx<'_> {
             let own = format!("${{request.header.{name}}}");
             let said = self.vars_here.template(value);
             if name == "host" && matches!(said.as_deref(), Some("${request.host}" | "${request.authority}")) {
-                set(made, "preserve_host", true);
+                made.preserve_host(true);
             } else if said.as_ref().is_some_and(|value| *value == own) {
                 passed.push(name);
             } else if !self.is_asked_anyway(&name, value, url) {
@@ -210,10 +207,10 @@ impl Nginx<'_> {
             }
         }
         if !own_fields.is_empty() {
-            set(made, "set_request_headers", Value::Object(own_fields));
+            made.set_request_headers(own_fields);
         }
         if first(levels, "proxy_pass_request_headers") == Some("off") {
-            set(made, "request_headers", passed);
+            made.request_headers(passed);
         }
         Ok(())
     }

@@ -1,10 +1,9 @@
 //! When a variable of nginx's own passes a test.
 
-use serde_json::{Value, json};
-
 use super::asked::{Test, flagged};
 use super::fields;
 use crate::cond::Cond;
+use crate::draft::Matcher;
 use crate::text;
 
 impl Test<'_> {
@@ -17,23 +16,19 @@ impl Test<'_> {
             "uri" | "document_uri" => return self.path(),
             "request_uri" => return fields::target(self),
             "args" | "query_string" => return fields::query(self),
-            "is_args" => return self.either("?", &json!({ "query_string": { "regex": ".+" } })),
+            "is_args" => return self.either("?", Cond::query_string(Matcher::regex(".+"))),
             "content_type" | "content_length" => return fields::header(self, &name.replace('_', "-")),
             "ssl_protocol" if matches!(self, Self::Same("", _)) => {
-                return Some(Cond::is(json!({ "scheme": "http" })));
+                return Some(Cond::scheme("http"));
             }
             "scheme" => {
                 return Some(Cond::any(
-                    ["http", "https"]
-                        .into_iter()
-                        .filter(|it| self.fits(it))
-                        .map(|it| Cond::is(json!({ "scheme": it }))),
+                    ["http", "https"].into_iter().filter(|it| self.fits(it)).map(Cond::scheme),
                 ));
             }
-            "https" => return self.either("on", &json!({ "scheme": "https" })),
+            "https" => return self.either("on", Cond::scheme("https")),
             "ssl_client_verify" => {
-                let there = json!({ "tls": { "client_certificate": { "present": true } } });
-                let yes = Cond::is(there);
+                let yes = Cond::client_certificate();
                 return Some(match (self.fits("SUCCESS"), self.fits("NONE")) {
                     (true, true) => Cond::Always,
                     (true, false) => yes,
@@ -43,16 +38,14 @@ impl Test<'_> {
             }
             "ssl_server_name" => {
                 return match self {
-                    Self::Same(name, _) if !name.is_empty() => {
-                        Some(Cond::is(json!({ "tls": { "server_names": [name] } })))
-                    }
+                    Self::Same(name, _) if !name.is_empty() => Some(Cond::server_names([name])),
                     _ => None,
                 };
             }
             "remote_addr" => {
                 return match self {
                     Self::Same(address, _) if address.parse::<std::net::IpAddr>().is_ok() => {
-                        Some(Cond::is(json!({ "clients": [address] })))
+                        Some(Cond::clients([address]))
                     }
                     _ => None,
                 };
@@ -67,8 +60,7 @@ impl Test<'_> {
         }
     }
 
-    fn either(&self, text: &str, when: &Value) -> Option<Cond> {
-        let cond = Cond::is(when.clone());
+    fn either(&self, text: &str, cond: Cond) -> Option<Cond> {
         Some(match (self.fits(text), self.fits("")) {
             (true, true) => Cond::Always,
             (true, false) => cond,
@@ -79,17 +71,15 @@ impl Test<'_> {
 
     fn host(&self) -> Option<Cond> {
         match self {
-            Self::Same(name, _) if is_host(name) => {
-                Some(Cond::is(json!({ "hosts": [name.to_ascii_lowercase()] })))
-            }
+            Self::Same(name, _) if is_host(name) => Some(Cond::hosts([name.to_ascii_lowercase()])),
             Self::Regex(regex, _) => {
                 // `^(a|b)\.example\.com$` as the names it stands for.
                 let names = spelled(regex).unwrap_or_default();
                 let good = !names.is_empty() && names.iter().all(|name| is_host(name));
                 if good {
-                    return Some(Cond::is(json!({ "hosts": names })));
+                    return Some(Cond::hosts(names));
                 }
-                text::host_regex(regex).map(|regex| Cond::is(json!({ "authority": { "regex": regex } })))
+                text::host_regex(regex).map(|regex| Cond::authority(Matcher::regex(regex)))
             }
             _ => None,
         }
@@ -115,11 +105,11 @@ impl Test<'_> {
 
     fn path(&self) -> Option<Cond> {
         match self {
-            Self::Same(path, false) if path.starts_with('/') => Some(Cond::path("exact", path)),
+            Self::Same(path, false) if path.starts_with('/') => Some(Cond::path_is(Matcher::exact(*path))),
             Self::Same(path, true) if path.starts_with('/') => {
-                Some(Cond::path("regex", &format!("(?i){}", text::literal(path))))
+                Some(Cond::path_is(Matcher::regex(format!("(?i){}", text::literal(path)))))
             }
-            Self::Regex(regex, ignores) => Some(Cond::path("regex", &flagged(regex, *ignores)?)),
+            Self::Regex(regex, ignores) => Some(Cond::path_is(Matcher::regex(flagged(regex, *ignores)?))),
             _ => None,
         }
     }

@@ -2,11 +2,13 @@
 
 use std::net::IpAddr;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Nginx;
 use super::blocks::Directive;
-use crate::draft::{Targets, is_service, set, target};
+use crate::draft::{
+    Cookie, HealthChecks, PassiveCheck, Sticky, Target, Targets, Upstream as Settings, draft, is_service,
+};
 use crate::text;
 
 /// A named group of servers.
@@ -21,8 +23,7 @@ impl Nginx<'_> {
     pub(super) fn upstream(&mut self, upstream: &Directive) {
         let Some(called) = upstream.arguments.first() else { return };
         let place = format!("upstream {called}");
-        let mut made = Map::new();
-        set(&mut made, "algorithm", "weighted_round_robin");
+        let mut made = draft!(Settings { algorithm: "weighted_round_robin" });
         let mut targets = Targets::default();
         for directive in &upstream.block {
             if directive.name == "resolver" {
@@ -49,34 +50,34 @@ impl Nginx<'_> {
             _ => None,
         };
         let id = self.out.id("upstream", called);
-        let mut whole =
-            Map::from_iter([("id".to_owned(), json!(id)), ("targets".to_owned(), json!(targets))]);
-        whole.extend(made);
+        let mut whole = draft!(Settings { id: &id });
+        whole.insert("targets".to_owned(), targets.into());
+        whole.append(&mut made);
         self.out.done(upstream.at, &place);
         self.upstreams.insert(called.clone(), Upstream { id, first });
-        self.out.upstreams.push(Value::Object(whole));
+        self.out.upstreams.push(whole.into());
     }
 
     /// How servers are chosen.
-    fn balancing(&mut self, place: &str, directive: &Directive, made: &mut Map<String, Value>) {
+    fn balancing(&mut self, place: &str, directive: &Directive, made: &mut Settings) {
         let what = format!("{place}: {directive}");
         match directive.name.as_str() {
-            "least_conn" => set(made, "algorithm", "least_connections"),
+            "least_conn" => made.algorithm("least_connections"),
             "random" => {
                 let two = directive.arguments.first().is_some_and(|it| it == "two");
-                set(made, "algorithm", if two { "power_of_two" } else { "random" });
+                made.algorithm(if two { "power_of_two" } else { "random" });
             }
             "ip_hash" => {
-                set(made, "algorithm", "consistent_hashing");
+                made.algorithm("consistent_hashing");
                 let why = "clients go to other servers than before, each to one";
                 self.out.partial(directive.at, what, why, "");
             }
             "hash" => {
-                set(made, "algorithm", "consistent_hashing");
+                made.algorithm("consistent_hashing");
                 self.hash(place, directive, made);
             }
             "sticky" => match sticky(directive) {
-                Some(cookie) => set(made, "sticky", cookie),
+                Some(cookie) => made.sticky(cookie),
                 None => self.unknown(place, directive),
             },
             "keepalive" | "keepalive_timeout" | "keepalive_requests" | "zone" | "ntlm" => {
@@ -86,15 +87,15 @@ impl Nginx<'_> {
         }
     }
 
-    fn hash(&mut self, place: &str, directive: &Directive, made: &mut Map<String, Value>) {
+    fn hash(&mut self, place: &str, directive: &Directive, made: &mut Settings) {
         match directive.arguments.first().map(String::as_str) {
             Some("$remote_addr" | "$binary_remote_addr") => {}
             Some(key) if key.starts_with("$http_") => {
                 let header = key.trim_start_matches("$http_").replace('_', "-");
-                set(made, "hash_on", format!("header:{header}"));
+                made.hash_on(format!("header:{header}"));
             }
             Some(key) if key.starts_with("$cookie_") => {
-                set(made, "hash_on", format!("cookie:{}", key.trim_start_matches("$cookie_")));
+                made.hash_on(format!("cookie:{}", key.trim_start_matches("$cookie_")));
             }
             _ => self.out.partial(
                 directive.at,
@@ -131,22 +132,22 @@ impl Nginx<'_> {
                 format!("srv:_{service}._tcp.{host}")
             };
         }
-        let Value::Object(mut made) = target(&host, port.unwrap_or(80)) else { return None };
+        let mut made = Target::new(&host, port.unwrap_or(80));
         for argument in server.arguments.iter().skip(1) {
             match argument.split_once('=') {
                 Some(("weight", weight)) if weight.parse::<u16>().is_ok() => {
-                    set(&mut made, "weight", weight.parse::<u16>().unwrap_or(1).max(1));
+                    made.weight(weight.parse::<u16>().unwrap_or(1).max(1));
                 }
                 Some(("max_conns", most)) if most.parse::<u32>().is_ok() => {
                     let most = most.parse::<u32>().unwrap_or(0);
                     if most > 0 {
-                        set(&mut made, "max_requests", most);
+                        made.max_requests(u64::from(most));
                     }
                 }
                 Some(("max_fails" | "fail_timeout" | "slow_start" | "id", _)) => {}
                 Some(("service", _)) => {}
                 _ if argument == "resolve" => {}
-                _ if argument == "backup" => set(&mut made, "priority", 1),
+                _ if argument == "backup" => made.priority(1),
                 _ if argument == "down" => {
                     self.out.partial(server.at, what, format_args!("{address} is down, and left out"), "");
                     return None;
@@ -159,7 +160,7 @@ impl Nginx<'_> {
                 ),
             }
         }
-        Some(Value::Object(made))
+        Some(made.into())
     }
 
     /// Where a service's servers are looked up: here for the gateway as a whole.
@@ -189,7 +190,7 @@ impl Nginx<'_> {
     }
 
     /// `max_fails`, `fail_timeout` and `slow_start`, which hold for the whole upstream here.
-    fn failures(&mut self, place: &str, upstream: &Directive, made: &mut Map<String, Value>, count: usize) {
+    fn failures(&mut self, place: &str, upstream: &Directive, made: &mut Settings, count: usize) {
         let servers = || upstream.block.iter().filter(|directive| directive.name == "server");
         let mut one = |name: &str| {
             let of = |server: &Directive| {
@@ -220,37 +221,38 @@ impl Nginx<'_> {
         if count > 1 {
             let seconds = millis(timeout).map_or(10, text::seconds);
             let fails = fails.and_then(|fails| fails.parse::<u64>().ok()).unwrap_or(1);
-            let passive = json!({
-                "unhealthy_threshold": fails, "unhealthy_status_codes": [],
-                "unhealthy_window": seconds, "healthy_after": seconds,
+            let passive = draft!(PassiveCheck {
+                unhealthy_threshold: fails,
+                unhealthy_status_codes: Vec::<u16>::new(),
+                unhealthy_window: seconds,
+                healthy_after: seconds,
             });
-            set(made, "health_checks", json!({ "passive": passive }));
+            made.health_checks(draft!(HealthChecks { passive }));
         }
         if let Some(millis) = millis(slow).filter(|millis| *millis > 0) {
-            set(made, "slow_start", text::seconds(millis));
+            made.slow_start(text::seconds(millis));
         }
     }
 }
 
 /// `sticky cookie NAME [expires=1h] [domain=D] [httponly] [secure] [path=P]`.
-fn sticky(directive: &Directive) -> Option<Value> {
+fn sticky(directive: &Directive) -> Option<Sticky> {
     let (method, name) = (directive.arguments.first()?, directive.arguments.get(1)?);
     if method != "cookie" {
         return None;
     }
-    let mut config = Map::new();
-    set(&mut config, "ttl", 0);
-    set(&mut config, "http_only", false);
+    let mut config = draft!(Cookie { ttl: 0, http_only: false });
     for argument in directive.arguments.iter().skip(2) {
         match argument.split_once('=') {
-            Some(("expires", time)) => set(&mut config, "ttl", text::millis(time, 1000)? / 1000),
-            Some((key @ ("domain" | "path"), value)) => set(&mut config, key, value),
-            None if argument == "httponly" => set(&mut config, "http_only", true),
-            None if argument == "secure" => set(&mut config, "secure", true),
+            Some(("expires", time)) => config.ttl(text::millis(time, 1000)? / 1000),
+            Some(("domain", value)) => config.domain(value),
+            Some(("path", value)) => config.path(value),
+            None if argument == "httponly" => config.http_only(true),
+            None if argument == "secure" => config.secure(true),
             _ => return None,
         }
     }
-    Some(json!({ "cookie": name, "cookie_config": config }))
+    Some(draft!(Sticky { cookie: name, cookie_config: config }))
 }
 
 /// Host and port of a target, as requests name them.

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde_json::json;
-
 use super::asked::Test;
 use super::blocks::Directive;
 use super::variable_names::{WITH_QUERY, ours};
@@ -218,7 +216,7 @@ impl Variables {
                         if !matches!(source, "$host" | "$http_host") {
                             return None;
                         }
-                        hosts.push((Cond::is(json!({ "hosts": names })), value));
+                        hosts.push((Cond::hosts(names), value));
                     } else {
                         exact.push((self.holds(source, &Test::Same(key, true), 0)?, value));
                     }
@@ -437,7 +435,7 @@ fn networks(source: &str, block: &[Directive]) -> Option<Cases> {
     }
     by_length.sort_by_key(|(bits, ..)| std::cmp::Reverse(*bits));
     let mut cases: Vec<(Cond, String)> =
-        by_length.into_iter().map(|(_, value, list)| (Cond::is(json!({ "clients": list })), value)).collect();
+        by_length.into_iter().map(|(_, value, list)| (Cond::clients(list), value)).collect();
     cases.push((Cond::Always, default));
     Some(Cases(cases))
 }

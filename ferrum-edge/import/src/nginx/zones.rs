@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::draft::Import;
+use crate::draft::{Import, PluginRef, draft};
 
 /// What names the zone in the settings of a plugin, until [`share`] takes it away.
 pub(super) const ZONE: &str = "__zone";
@@ -16,7 +16,7 @@ pub(super) fn share(out: &mut Import) {
     for (n, made) in out.plugin_configs.iter_mut().enumerate() {
         let zone = made["config"].as_object_mut().and_then(|config| config.shift_remove(ZONE));
         let Some(Value::String(zone)) = zone else { continue };
-        let key = json!([zone, made["plugin_name"], made["config"], made.get("when")]).to_string();
+        let key = format!("{zone:?} {} {} {}", made["plugin_name"], made["config"], made["when"]);
         let at = *places.entry(key).or_insert(groups.len());
         match groups.get_mut(at) {
             Some((_, group)) => group.push(n),
@@ -38,8 +38,8 @@ pub(super) fn share(out: &mut Import) {
         if let Some(one) = one.as_object_mut() {
             one.shift_remove("proxy_id");
         }
-        one["id"] = json!(id);
-        one["scope"] = json!("proxy_group");
+        one["id"] = id.into();
+        one["scope"] = "proxy_group".into();
         gone.extend(group.iter().skip(1));
     }
     gone.sort_unstable();
@@ -50,7 +50,7 @@ pub(super) fn share(out: &mut Import) {
     });
     for proxy in &mut out.proxies {
         let Some(ids) = proxy["id"].as_str().and_then(|id| named.get(id)) else { continue };
-        let more = ids.iter().map(|id| json!({ "plugin_config_id": id }));
+        let more = ids.iter().map(|id| Value::from(draft!(PluginRef { plugin_config_id: id })));
         match proxy.get_mut("plugins").and_then(Value::as_array_mut) {
             Some(list) => list.extend(more),
             None => proxy["plugins"] = more.collect(),

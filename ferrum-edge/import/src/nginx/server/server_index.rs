@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{HostPattern, Server};
-use crate::draft::with_facet;
+use crate::draft::{Match, draft, with_facet};
 use crate::ports::Ports;
 
 /// All servers of `http`. Ports and servers are named by their numbers.
@@ -96,17 +96,17 @@ impl<'s> ServerIndex<'s> {
         let wild = self.wild_count > usize::from(server.has_wildcard()) || self.has_patterns;
         let mut made = Vec::new();
         let mut add = |hosts: Option<&[&String]>, facet: Value| {
-            let with_hosts = |hosts| with_facet(json!({ "hosts": hosts }), &facet);
+            let with_hosts = |hosts| with_facet(draft!(Match { hosts }).into(), &facet);
             made.push(hosts.map_or_else(|| facet.clone(), with_hosts));
         };
         let alike =
             |(_, own, is_default): &(usize, Vec<&String>, bool)| own == names && is_default == default;
         if self.is_everywhere(n) && served.iter().all(alike) {
             if !names.is_empty() && (!default || wild) {
-                add(Some(names), json!({}));
+                add(Some(names), Match::default().into());
             }
             if *default {
-                add(None, json!({}));
+                add(None, Match::default().into());
             }
         } else {
             for (port, names, is_default) in &served {
@@ -130,15 +130,15 @@ impl<'s> ServerIndex<'s> {
     }
 
     /// A match on the ports of a server.
-    pub(super) fn on_ports(&self, n: usize, one: Value) -> Vec<Value> {
+    pub(super) fn on_ports(&self, n: usize, one: Match) -> Vec<Value> {
         self.on_some_ports(&self.mine[n], one)
     }
 
     /// A match on some of the ports.
-    pub(super) fn on_some_ports(&self, some: &[usize], one: Value) -> Vec<Value> {
+    pub(super) fn on_some_ports(&self, some: &[usize], one: Match) -> Vec<Value> {
         match some.len() == self.defaults.len() {
-            true => vec![one],
-            false => some.iter().map(|port| with_facet(one.clone(), &self.facet(*port))).collect(),
+            true => vec![one.into()],
+            false => some.iter().map(|port| with_facet(one.clone().into(), &self.facet(*port))).collect(),
         }
     }
 
