@@ -9,7 +9,7 @@ pub(crate) use suite::Handshake;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -132,6 +132,12 @@ pub(crate) fn client_config(tls: Arc<ClientConfig>) -> Result<quinn::ClientConfi
 /// Where the kernel tells its own congestion control for TCP.
 const SYSTEM_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
+/// That one, which is read once: each connection to a target asks for it.
+static SYSTEM_CONTROLLER: LazyLock<Controller> = LazyLock::new(|| {
+    std::fs::read_to_string(SYSTEM_CONGESTION)
+        .map_or(Controller::Cubic, |name| Controller::from_name(name.trim()))
+});
+
 /// How fast a sender goes. TCP has it in the kernel, QUIC in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Controller {
@@ -146,8 +152,7 @@ impl Controller {
         match congestion {
             Some(congestion) => Self::from_name(congestion.name()),
             // Beside a BBR of the kernel, HTTP/3 with CUBIC is many times slower than HTTP/2 where packets are lost.
-            None => std::fs::read_to_string(SYSTEM_CONGESTION)
-                .map_or(Self::Cubic, |name| Self::from_name(name.trim())),
+            None => *SYSTEM_CONTROLLER,
         }
     }
 

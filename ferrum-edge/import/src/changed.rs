@@ -1,9 +1,9 @@
 //! What rules change about a request, and what conditions behind them look at.
 //!
 //! Caddy and HAProxy ask their conditions of the request as the rules before left it; the gateway chooses a proxy, and asks who
-//! calls, by what the client sent. [`seen`] says a condition on the changed request as one on the client's.
+//! calls, by what the client sent. [`before_changes`] says a condition on the changed request as one on the client's.
 
-mod changes;
+mod changes_by_subject;
 mod quotient;
 
 use regex::RegexBuilder;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cond::Cond;
 use crate::text;
-pub(crate) use changes::Changes;
+pub(crate) use changes_by_subject::Changes;
 
 /// Changes that one condition is followed through, in all ways in which they may have been made.
 const MAX_STEPS: usize = 1000;
@@ -175,14 +175,14 @@ impl What {
 
 /// A condition on what is left of a request after these changes, as one on what the client sent; `None` where that is not
 /// known.
-pub(crate) fn seen<'c>(
+pub(crate) fn before_changes<'c>(
     cond: Cond,
     changes: impl IntoIterator<Item = &'c RequestChange, IntoIter: DoubleEndedIterator + Clone>,
 ) -> Option<Cond> {
-    seen_within(cond, changes.into_iter(), &mut 0)
+    before_changes_within(cond, changes.into_iter(), &mut 0)
 }
 
-fn seen_within<'c>(
+fn before_changes_within<'c>(
     cond: Cond,
     mut changes: impl DoubleEndedIterator<Item = &'c RequestChange> + Clone,
     steps: &mut usize,
@@ -197,11 +197,11 @@ fn seen_within<'c>(
     if *steps > MAX_STEPS {
         return None;
     }
-    let changed = seen_within(last.what.before(value, false)?, changes.clone(), steps)?;
+    let changed = before_changes_within(last.what.before(value, false)?, changes.clone(), steps)?;
     let made = if last.when == Cond::Always {
         changed
     } else {
-        let same = seen_within(cond.clone(), changes, steps)?;
+        let same = before_changes_within(cond.clone(), changes, steps)?;
         last.when.clone().and(changed).or(last.when.clone().negate().and(same))
     };
     (made.depth() <= MAX_DEPTH && made.size() <= MAX_BYTES).then_some(made)

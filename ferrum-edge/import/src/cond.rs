@@ -18,7 +18,6 @@ pub(crate) enum Cond {
     Is(Value),
 }
 
-#[allow(dead_code, reason = "importers move to these types one after another")]
 impl Cond {
     pub(crate) fn is(one: impl Into<Value>) -> Self {
         Self::Is(one.into())
@@ -61,14 +60,6 @@ impl Cond {
     /// Networks of clients.
     pub(crate) fn clients(networks: impl Texts) -> Self {
         Self::is(draft!(Match { clients: networks }))
-    }
-
-    pub(crate) fn consumers(names: impl Texts) -> Self {
-        Self::is(draft!(Match { consumers: names }))
-    }
-
-    pub(crate) fn groups(names: impl Texts) -> Self {
-        Self::is(draft!(Match { groups: names }))
     }
 
     pub(crate) fn header(name: impl Into<String>, how: Matcher) -> Self {

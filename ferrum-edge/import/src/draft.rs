@@ -306,13 +306,8 @@ pub(crate) fn with_facet(mut one: Value, facet: &Value) -> Value {
     one
 }
 
-/// A target of an upstream; a Unix socket, `unix:/run/app.sock`, and a service, `srv:_http._tcp.shop.test`, have no port.
-pub(crate) fn target(host: &str, port: u16) -> Value {
-    Target::new(host, port).into()
-}
-
 impl Target {
-    /// The same, to be completed.
+    /// A target of an upstream. A Unix socket, `unix:/run/app.sock`, and a service, `srv:_http._tcp.shop.test`, have no port.
     pub(crate) fn new(host: &str, port: u16) -> Self {
         let has_port = !host.starts_with("unix:") && !is_service(host);
         draft!(Target { host, port: has_port.then_some(port) })

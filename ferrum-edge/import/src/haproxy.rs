@@ -357,7 +357,7 @@ impl Haproxy<'_, '_> {
         let mapped = match is_dynamic {
             true => maps::mapped(line.word(1), &mut self.reader, acl::compared).and_then(|mut mapped| {
                 for cond in mapped.entries.iter_mut().map(|(cond, _)| cond).chain([&mut mapped.there]) {
-                    let known = acls.changes.seen(cond.clone());
+                    let known = acls.changes.before(cond.clone());
                     *cond = known.ok_or_else(|| "what it asks for was changed before".to_owned())?;
                 }
                 Ok(mapped)

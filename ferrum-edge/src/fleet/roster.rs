@@ -425,7 +425,7 @@ impl Roster {
         if row.expires <= now() {
             return Err(denied());
         }
-        // Only who has an invitation waits here.
+        // Strangers do not wait here: the invitation exists.
         let place = timeout(CHECK_WAIT, self.checks.acquire()).await;
         let place = place.map_err(|_| Refusal::Busy)?.map_err(|error| failed(&error))?;
         let (hash, sent) = (row.code.clone(), code.to_owned());

@@ -55,7 +55,8 @@ fn the_gateway_knows_every_field() {
     let mut unknown = Vec::new();
     // The schema allows any type of credential; one that there is not is refused when an imported file is loaded.
     let declared = import::DECLARED.concat();
-    for (path, fields) in declared.into_iter().filter(|(path, _)| !path.starts_with("consumers/credentials")) {
+    for (path, fields) in declared.into_iter().filter(|(path, _)| !path.starts_with("consumers/credentials"))
+    {
         let mut keys = path.split('/');
         let start = keys.next().unwrap();
         let plugin = plugins.iter().find(|(name, _)| *name == start).map(|(_, schema)| schema);

@@ -6,7 +6,7 @@ import { pageOf } from '../lib/places';
 import { href } from '../lib/router';
 import { status } from '../lib/status';
 import { t } from '../strings';
-import { Copy, Dialog, Dot, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
+import { Copy, Dialog, DialogActions, Dot, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
 import { type Command, Commands } from '../ui/command-lines';
 import { lines } from '../ui/form';
 import { useAsk, useId } from '../ui/hooks';
@@ -277,14 +277,7 @@ function Invite({ close, groups, invite }: { close: () => void; groups: string[]
             ))}
           </datalist>
         </Field>
-        <div class="actions">
-          <button type="button" onClick={close}>
-            {t.cancel}
-          </button>
-          <button type="submit" class="primary">
-            {f.invite}
-          </button>
-        </div>
+        <DialogActions close={close} submit={f.invite} />
         <Commands of={[{ title: f.invite, call: { method: 'POST', path: '/v1/fleet/invitations', body: asked }, cli: { words: ['fleet', 'invite', ...Object.entries(asked).flatMap(([key, value]) => [`--${key}`, value])] } }]} />
       </form>
     </Dialog>
@@ -322,14 +315,7 @@ function Assign({ group, close, assign }: { group: Group; close: () => void; ass
             </Field>
           </>
         )}
-        <div class="actions">
-          <button type="button" onClick={close}>
-            {t.cancel}
-          </button>
-          <button type="submit" class="primary">
-            {t.draft.apply}
-          </button>
-        </div>
+        <DialogActions close={close} submit={t.draft.apply} />
         <Commands of={[{ title: t.draft.apply, call: { method: 'PUT', path: `/v1/fleet/groups/${encodeURIComponent(group.name)}`, body: to }, cli: { words: ['fleet', 'assign', group.name, ...words] } }]} />
       </form>
     </Dialog>

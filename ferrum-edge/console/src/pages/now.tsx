@@ -100,24 +100,21 @@ export function Now() {
 /** For who has just begun. */
 function FirstSteps() {
   const f = t.now.first;
+  const steps = [
+    [href('routes', 'new'), f.proxy, f.proxyWhy],
+    [href('access'), f.protect, f.protectWhy],
+    [href('consumers', 'new'), f.consumer, f.consumerWhy],
+    [href('logs'), f.logs, f.logsWhy],
+    [href('revisions'), f.revisions, f.revisionsWhy],
+  ] as const;
   return (
     <Panel title={f.title}>
       <ol class="steps">
-        <li>
-          <a href={href('routes', 'new')}>{f.proxy}</a> – {f.proxyWhy}
-        </li>
-        <li>
-          <a href={href('access')}>{f.protect}</a> – {f.protectWhy}
-        </li>
-        <li>
-          <a href={href('consumers', 'new')}>{f.consumer}</a> – {f.consumerWhy}
-        </li>
-        <li>
-          <a href={href('logs')}>{f.logs}</a> – {f.logsWhy}
-        </li>
-        <li>
-          <a href={href('revisions')}>{f.revisions}</a> – {f.revisionsWhy}
-        </li>
+        {steps.map(([link, name, why]) => (
+          <li>
+            <a href={link}>{name}</a> – {why}
+          </li>
+        ))}
       </ol>
     </Panel>
   );

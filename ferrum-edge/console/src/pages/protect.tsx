@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { type Doc, drafted, propose } from '../lib/objects';
 import { href } from '../lib/router';
 import { t } from '../strings';
-import { Dialog, Field } from '../ui/basics';
+import { Dialog, DialogActions, Field } from '../ui/basics';
 import { lines } from '../ui/form';
 import { useId } from '../ui/hooks';
 import { freshId } from './object';
@@ -57,14 +57,7 @@ export function Protect({ doc, close }: { doc: Doc; close: () => void }) {
         <Field label={a.rate} hint={a.rateHint} id={`${id}rate`}>
           <input id={`${id}rate`} type="number" min="1" value={rate} onInput={(event) => setRate(event.currentTarget.value)} />
         </Field>
-        <div class="actions">
-          <button type="button" onClick={close}>
-            {t.cancel}
-          </button>
-          <button type="submit" class="primary">
-            {a.make}
-          </button>
-        </div>
+        <DialogActions close={close} submit={a.make} />
       </form>
     </Dialog>
   );

@@ -4,7 +4,7 @@ import { errorText, may, request, resume, session, sessionEnd } from '../lib/api
 import { ago, time } from '../lib/format';
 import { fromYaml, toYaml } from '../lib/yaml';
 import { t } from '../strings';
-import { Copy, Dialog, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
+import { Copy, Dialog, DialogActions, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
 import { type Command, CommandLines, Commands } from '../ui/command-lines';
 import { useAsk, useId } from '../ui/hooks';
 import { type Passkey, Passkeys, PasskeysOf, passkeyPath } from './passkeys';
@@ -211,14 +211,7 @@ function Add({ close, add }: { close: () => void; add: (name: string, role: stri
           </select>
         </Field>
         <p class="hint">{u.passwordHint}</p>
-        <div class="actions">
-          <button type="button" onClick={close}>
-            {t.cancel}
-          </button>
-          <button type="submit" class="primary">
-            {u.add}
-          </button>
-        </div>
+        <DialogActions close={close} submit={u.add} />
         <Commands of={[{ title: u.add, call: { method: 'POST', path: '/v1/users', body: { name: named, role } }, cli: { words: ['users', 'add', named, '--role', role] } }]} />
       </form>
     </Dialog>
@@ -244,14 +237,7 @@ function Grants({ user, close, save }: { user: User; close: () => void; save: (g
         <Field label={u.grants} hint={u.grantsHint} id={id}>
           <textarea id={id} rows={8} class="code" spellcheck={false} placeholder={'- objects: [team-a-*]\n  hosts: ["*.a.example"]'} value={text} onInput={(event) => setText(event.currentTarget.value)} />
         </Field>
-        <div class="actions">
-          <button type="button" onClick={close}>
-            {t.cancel}
-          </button>
-          <button type="submit" class="primary">
-            {u.save}
-          </button>
-        </div>
+        <DialogActions close={close} submit={u.save} />
         <Commands of={[{ title: u.grants, call: { method: 'PATCH', path: pathOf(user.name), body: { grants } }, cli: grants === null ? { words: ['users', 'grants', user.name, '--none'] } : { words: ['users', 'grants', user.name], document: grants } }]} />
       </form>
     </Dialog>

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { errorText, may, request, session } from '../lib/api';
 import { toYaml } from '../lib/yaml';
 import { t } from '../strings';
-import { Code, Dialog, Field, Notice, Page } from '../ui/basics';
+import { Code, Dialog, DialogActions, Field, Notice, Page } from '../ui/basics';
 import { lines } from '../ui/form';
 import { CommandLines, Commands } from '../ui/command-lines';
 import { useAsk, useId } from '../ui/hooks';
@@ -146,14 +146,7 @@ function Edit({ workspace, close, save }: { workspace: Workspace | null; close: 
           ))}
           <p class="hint">{w.hints.protocols}</p>
         </fieldset>
-        <div class="actions">
-          <button type="button" onClick={close}>
-            {t.cancel}
-          </button>
-          <button type="submit" class="primary">
-            {w.save}
-          </button>
-        </div>
+        <DialogActions close={close} submit={w.save} />
         <details>
           <summary>{w.asYaml}</summary>
           <Code text={toYaml(now)} label={w.asYaml} />
@@ -184,14 +177,7 @@ function Rename({ workspace, close, rename }: { workspace: Workspace; close: () 
         <Field label={w.newName} hint={w.renameHint} id={id}>
           <input id={id} type="text" required maxLength={64} autocomplete="off" value={name} onInput={(event) => setName(event.currentTarget.value)} />
         </Field>
-        <div class="actions">
-          <button type="button" onClick={close}>
-            {t.cancel}
-          </button>
-          <button type="submit" class="primary">
-            {w.rename}
-          </button>
-        </div>
+        <DialogActions close={close} submit={w.rename} />
         <Commands of={[{ title: w.rename, call: { method: 'PATCH', path: pathOf(workspace.name), body: { name: to } }, cli: { words: ['workspaces', 'rename', workspace.name, to] } }]} />
       </form>
     </Dialog>

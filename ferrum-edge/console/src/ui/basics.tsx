@@ -128,6 +128,20 @@ export function Tabs({ tabs, chosen, choose, label }: { tabs: [string, string][]
   );
 }
 
+/** The two buttons at the end of a form in a dialog. */
+export function DialogActions({ close, submit }: { close: () => void; submit: string }) {
+  return (
+    <div class="actions">
+      <button type="button" onClick={close}>
+        {t.cancel}
+      </button>
+      <button type="submit" class="primary">
+        {submit}
+      </button>
+    </div>
+  );
+}
+
 export function Dialog({ title, close, children, wide }: Kids & { title: string; close: () => void; wide?: boolean }) {
   const at = useRef<HTMLDialogElement>(null);
   useEffect(() => {

@@ -11,7 +11,7 @@ use super::proxy::Proxying;
 use super::responses::fixed;
 use super::strips::StripScope;
 use super::{Caddy, matchers, sets};
-use crate::changed::{RequestChange, seen};
+use crate::changed::{RequestChange, before_changes};
 use crate::cond::Cond;
 use crate::draft::{
     Compression, Match, Password, Plug, Redirect, RequestSizeLimiting, Rewrite, Route, StaticFiles, To,
@@ -103,7 +103,7 @@ impl Caddy<'_> {
         for route in routes {
             let of_group = route.text_of("group").and_then(|group| taken.get(group)).map(|(_, made)| made);
             let others = changes.iter().filter(|it| of_group.is_none_or(|made| !made.contains(it)));
-            let cond = self.matched_sets(route).and_then(|cond| seen(cond, others));
+            let cond = self.matched_sets(route).and_then(|cond| before_changes(cond, others));
             let Some(cond) = cond.filter(|_| depth < 16) else {
                 let why = "its matcher can't be translated; all that gets here is closed";
                 if self.out.guard(route.at, "route", why, "write it with `matches`") {

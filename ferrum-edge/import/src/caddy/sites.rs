@@ -310,13 +310,13 @@ impl Caddy<'_> {
                 Some((_, cond)) => cond,
                 None if is_rewrite => {
                     // It is asked of the path before any of them.
-                    let cond =
-                        cond.and_then(|cond| before.get_or_insert_with(|| scope.changes.clone()).seen(cond));
+                    let cond = cond
+                        .and_then(|cond| before.get_or_insert_with(|| scope.changes.clone()).before(cond));
                     let first = cond.clone().map(|cond| cond.and(rewritten.clone().negate()));
                     rewritten = rewritten.or(cond.unwrap_or(Cond::Never));
                     first
                 }
-                None => cond.and_then(|cond| scope.changes.seen(cond)),
+                None => cond.and_then(|cond| scope.changes.before(cond)),
             };
             previous = own.map(|own| (own, cond.clone()));
             let name = line.name();

@@ -1,7 +1,7 @@
 //! Prefixes that are taken away from paths: `handle_path`, `uri strip_prefix`, and `strip_path_prefix` of the JSON.
 
 use super::Caddy;
-use crate::changed::{RequestChange, seen};
+use crate::changed::{RequestChange, before_changes};
 use crate::cond::Cond;
 use crate::draft::{Matcher, Plug, Replaced, Rewrite, draft};
 use crate::report::At;
@@ -29,7 +29,7 @@ impl Caddy<'_> {
         let prefix = with_slash(prefix);
         if !self.is_whole(&prefix, changes) {
             let half = Cond::path_is(Matcher::regex(format!("(?i){}[^/].*", text::literal(&prefix))));
-            match seen(half, changes) {
+            match before_changes(half, changes) {
                 Some(half) => {
                     steps.push(RouteStep::End(cond.clone().and(half), RouteEnd::answer(at, 400, "")))
                 }

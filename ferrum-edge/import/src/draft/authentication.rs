@@ -25,7 +25,7 @@ settings! {
     }
     /// Who issues tokens.
     Provider: "jwks_auth/providers" {
-        issuer: Text, jwks_uri: Text, ca_path: Text, audience: Texts, required_scopes: Texts, scope_claim: Text,
+        issuer: Text, jwks_uri: Text, audience: Texts, required_scopes: Texts, scope_claim: Text,
         consumer_identity_claim: Text, require_consumer: Flag,
     }
     ForwardAuth: "forward_auth" {

@@ -23,7 +23,7 @@ impl<const N: usize> Conditions for [Value; N] {}
 settings! {
     /// Which requests match: all of these.
     Match: "proxies/matches" {
-        methods: Texts, path: Compared, hosts: Texts, scheme: Text, ports: Numbers, addresses: Texts, headers: Any, query: Any,
+        methods: Texts, path: Compared, hosts: Texts, scheme: Text, ports: Numbers, headers: Any, query: Any,
         query_string: Compared, authority: Compared, cookies: Any, grpc: One<Grpc>, clients: Texts, tls: One<Tls>,
         consumers: Texts, groups: Texts, all: Conditions, any: Conditions, not: Any,
     }

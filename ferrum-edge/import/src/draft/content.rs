@@ -4,11 +4,11 @@ use super::settings::{Amount, Any, Flag, List, Number, Numbers, One, Text, Texts
 
 settings! {
     Redirect: "redirect" {
-        status_code: Number, location: Text, table: Any, scheme: Text, host: Text, port: Number, path: Text, query: Text,
+        status_code: Number, location: Text, table: Any, scheme: Text, port: Number, query: Text,
     }
     StaticFiles: "static_files" {
         root: Text, index: Texts, try_files: Texts, passthrough: Flag, refuse_other_methods: Flag, refuse_folders: Flag,
-        listing: Flag, dotfiles: Flag, etag: Text, cache_control: Any, default_type: Text, charset: Text,
+        listing: Flag, dotfiles: Flag, default_type: Text, charset: Text,
     }
     ErrorPages: "error_pages" { of: Text, pages: List<Page> }
     /// What is shown for a status.

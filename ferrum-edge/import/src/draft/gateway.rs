@@ -5,7 +5,7 @@ use super::settings::{Amount, Any, Flag, List, Number, One, Text, Texts, setting
 settings! {
     /// Settings of the gateway.
     Gateway: "gateway" {
-        http: Text, https: Text, http3: Flag, dns_servers: Texts, host_fallthrough: Flag, tls: One<GatewayTls>, acme: One<Acme>,
+        http3: Flag, host_fallthrough: Flag, tls: One<GatewayTls>, acme: One<Acme>,
         client_timeouts: One<ClientTimeouts>, trusted_proxies: Texts, real_ip_header: Text, merge_slashes: Flag,
         access_log: One<AccessLog>, accept_proxy_protocol: Flag, underscores_in_headers: Text,
     }
@@ -25,10 +25,10 @@ settings! {
     ExternalAccount: "gateway/acme/external_account" { key_id: Text, hmac_key: Text }
     /// A connection to Redis.
     Redis: "gateway/redis" {
-        urls: Texts, username: Text, password: Text, database: Number, ca_path: Text, timeout: Amount, connect_timeout: Amount,
+        urls: Texts, username: Text, password: Text, database: Number, timeout: Amount,
     }
     /// How long clients may take.
-    ClientTimeouts: "gateway/client_timeouts" { header: Amount, keep_alive: Amount, body: Amount, handshake: Amount }
+    ClientTimeouts: "gateway/client_timeouts" { header: Amount, keep_alive: Amount, body: Amount }
     /// Access records.
     AccessLog: "gateway/access_log" { sinks: List<Sink> }
     /// Where access records go.

@@ -18,7 +18,6 @@ pub(super) const COMPARED: &[Declared] = &[
     ),
 ];
 
-#[allow(dead_code, reason = "importers move to these types one after another")]
 impl Matcher {
     fn of(kind: &str, value: impl Into<Value>) -> Self {
         Self(Map::from_iter([(kind.to_owned(), value.into())]))

@@ -5,6 +5,6 @@ use super::settings::{Any, Text, settings};
 settings! {
     /// One configured plugin.
     PluginConfig: "plugin_configs" {
-        id: Text, plugin_name: Text, scope: Text, proxy_id: Text, config: Any, before: Text, after: Text, when: Any,
+        id: Text, plugin_name: Text, scope: Text, proxy_id: Text, config: Any, when: Any,
     }
 }

@@ -10,16 +10,16 @@ settings! {
         // Its target.
         backend_scheme: Text, backend_protocol: Text, backend_http_version: Text, backend_host: Text, backend_port: Number,
         upstream_id: Text, backend_path: Text, strip_listen_path: Flag, preserve_host_header: Flag, fastcgi: One<FastCgi>,
-        forwarded: One<Forwarded>, path_rules: One<PathRules>, send_proxy_protocol: Number,
+        send_proxy_protocol: Number,
         // TLS to it.
         backend_tls_client_cert_path: Text, backend_tls_client_key_path: Text, backend_tls_verify_server_cert: Flag,
         backend_tls_ca_path: Text, backend_tls_server_name: Text,
         // Times and limits.
         backend_connect_timeout: Amount, backend_first_byte_timeout: Amount, backend_idle_timeout: Amount,
         total_timeout: Amount, websocket_idle_timeout: Amount, max_request_body: Amount, retry: One<Retry>,
-        circuit_breaker: One<CircuitBreaker>, hedging: One<Hedging>, allowed_methods: Texts, allowed_upgrades: Texts,
+        circuit_breaker: One<CircuitBreaker>, hedging: One<Hedging>, allowed_upgrades: Texts,
         // Callers.
-        auth_mode: Text, same_caller: Flag,
+
         // Streams.
         listen_port: Number, frontend_tls: Flag, passthrough: Flag, accept_proxy_protocol: Flag, tcp_idle_timeout: Amount,
         udp_idle_timeout: Amount,
@@ -30,22 +30,18 @@ settings! {
     FastCgi: "proxies/fastcgi" {
         root: Text, index: Text, split_path: Texts, try_files: Texts, params: Any, keep_alive: Flag,
     }
-    /// `X-Forwarded-*` for targets.
-    Forwarded: "proxies/forwarded" { proto: Text, host: Text, port: Text }
-    /// What becomes of unusual paths.
-    PathRules: "proxies/path_rules" { backslash: Text, parameters: Text }
     /// Failed requests that are sent again.
     Retry: "proxies/retry" {
-        max_retries: Number, retryable_status_codes: Numbers, grpc_methods: Texts, retry_on_connect_failure: Flag,
-        backoff: One<Backoff>, budget_percent: Number,
+        max_retries: Number, retryable_status_codes: Numbers, retry_on_connect_failure: Flag,
+        backoff: One<Backoff>,
     }
     /// The pauses between.
     Backoff: "proxies/retry/backoff" { exponential: One<Exponential> }
     /// Pauses that grow.
-    Exponential: "proxies/retry/backoff/exponential" { base: Amount, max: Amount }
+    Exponential: "proxies/retry/backoff/exponential" { base: Amount }
     /// What stops traffic to failing targets.
     CircuitBreaker: "proxies/circuit_breaker" {
-        failure_threshold: Number, timeout: Amount, failure_status_codes: Numbers, trip_on_connection_errors: Flag,
+        timeout: Amount, failure_status_codes: Numbers, trip_on_connection_errors: Flag,
     }
     /// Slow requests that go to another target, too.
     Hedging: "proxies/hedging" { delay: Amount, max_hedges: Number, budget_percent: Number, methods: Texts }

@@ -162,10 +162,8 @@ macro_rules! settings {
         $(
             $(#[$about])*
             #[derive(Debug, Clone, Default, PartialEq)]
-            #[allow(dead_code, reason = "importers move to these types one after another")]
             pub(crate) struct $name(serde_json::Map<String, serde_json::Value>);
 
-            #[allow(dead_code, reason = "importers move to these types one after another")]
             impl $name {
                 $(
                     pub(crate) fn $field(&mut self, value: impl $kind) {
@@ -230,10 +228,10 @@ macro_rules! settings {
 
 /// Makes settings: the type with its fields in this order.
 macro_rules! draft {
-    ($name:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {{
-        #[allow(unused_mut, reason = "some have no fields")]
+    ($name:ident {}) => { $name::default() };
+    ($name:ident { $($field:ident $(: $value:expr)?),+ $(,)? }) => {{
         let mut made = $name::default();
-        $(draft!(@set made $field $($value)?);)*
+        $(draft!(@set made $field $($value)?);)+
         made
     }};
     (@set $made:ident $field:ident $value:expr) => { $made.$field($value) };

@@ -5,23 +5,23 @@ use serde_json::Value;
 use super::settings::{Amount, Any, Flag, List, Number, One, Text, Texts, draft, settings};
 
 settings! {
-    Rewrite: "rewrite" { path: Text, prefix: One<Replaced>, regex: List<Replaced>, query: Any, host: Text }
-    /// What becomes what.
+    Rewrite: "rewrite" { path: Text, regex: List<Replaced>, host: Text }
+    /// Replaces what a regex finds in the path.
     Replaced: "rewrite/regex" { from: Text, to: Text }
     RequestTransformer: "request_transformer" { rules: List<HeaderRule> }
     ResponseTransformer: "response_transformer" { rules: List<HeaderRule>, cookies: List<CookieRule>, of: Text, statuses: Texts }
-    /// What becomes of a field.
+    /// Changes a header field.
     HeaderRule: "request_transformer/rules" {
         operation: Text, target: Text, key: Text, value: Any, new_key: Text, replacements: List<Replacement>,
     }
-    /// What becomes of a part of a field.
+    /// Replaces a part of a header field.
     Replacement: "request_transformer/rules/replacements" { equals: Text, prefix: Text, pattern: Text, with: Text }
-    /// What becomes of the attributes of cookies.
+    /// Changes the attributes of cookies.
     CookieRule: "response_transformer/cookies" {
         pattern: Text, domains: List<Replacement>, paths: List<Replacement>, secure: Flag, http_only: Flag, same_site: Text,
     }
     TextReplacement: "text_replacement" {
-        replacements: List<TextPair>, once: Flag, ignore_case: Flag, content_types: Texts, keep_last_modified: Flag, of: Text,
+        replacements: List<TextPair>, once: Flag, ignore_case: Flag, content_types: Texts, keep_last_modified: Flag,
     }
     /// A text in bodies, and what stands in its place.
     TextPair: "text_replacement/replacements" { find: Text, with: Text }

@@ -16,7 +16,7 @@ settings! {
     Sticky: "upstreams/sticky" { cookie: Text, cookie_config: One<Cookie> }
     /// Attributes of a cookie.
     Cookie: "upstreams/sticky/cookie_config" {
-        path: Text, ttl: Amount, domain: Text, http_only: Flag, secure: Flag, same_site: Text,
+        path: Text, ttl: Amount, domain: Text, http_only: Flag, secure: Flag,
     }
     /// Requests that wait for a target.
     Queue: "upstreams/queue" { max_waiting: Number, timeout: Amount }

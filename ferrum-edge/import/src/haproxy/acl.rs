@@ -74,8 +74,8 @@ impl Acls {
     }
 
     /// What a condition asks of the request as rules before left it, by what the client sent.
-    fn before_changes(&self, cond: Cond) -> Term {
-        if let Some(cond) = self.changes.seen(cond.clone()) {
+    fn before(&self, cond: Cond) -> Term {
+        if let Some(cond) = self.changes.before(cond.clone()) {
             return Term::Asks(cond);
         }
         let rule = self.changes.iter().rev().find(|change| change.concerns(&cond));
@@ -88,7 +88,7 @@ impl Acls {
         let mut ways = self.ways(rest, reader);
         for (_, term) in ways.iter_mut().flatten() {
             if let Term::Asks(cond) = term {
-                *term = self.before_changes(cond.clone());
+                *term = self.before(cond.clone());
             }
         }
         match first.as_str() {

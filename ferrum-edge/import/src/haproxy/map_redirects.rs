@@ -131,7 +131,7 @@ impl Haproxy<'_, '_> {
 /// The conditions of a map as ones on what the client sent.
 fn before_changes(mut mapped: Mapped, acls: &Acls) -> Result<Mapped, String> {
     for cond in mapped.entries.iter_mut().map(|(cond, _)| cond).chain([&mut mapped.there]) {
-        let known = acls.changes.seen(cond.clone());
+        let known = acls.changes.before(cond.clone());
         *cond = known.ok_or_else(|| "what it asks for was changed before".to_owned())?;
     }
     Ok(mapped)

@@ -51,7 +51,7 @@ pub(super) fn add(out: &mut Import) {
             .map(|(host, _)| host.clone())
             .collect();
         for hosts in lifted.chunks(MAX_HOSTS) {
-            one(out, &belongings, at, hosts);
+            add_copy_for(out, &belongings, at, hosts);
         }
     }
 }
@@ -66,8 +66,8 @@ fn asks(proxy: &Value) -> i64 {
     proxy.get("priority").and_then(Value::as_i64).unwrap_or(0) / MORE
 }
 
-/// The same proxy for these hosts.
-fn one(out: &mut Import, belongings: &Belongings, at: usize, hosts: &[String]) {
+/// Adds the same proxy for these hosts.
+fn add_copy_for(out: &mut Import, belongings: &Belongings, at: usize, hosts: &[String]) {
     let mut copy = out.proxies[at].clone();
     let before = copy["id"].as_str().unwrap_or_default().to_owned();
     let id = out.id("proxy", &format!("{before}-hosts"));

@@ -4,7 +4,7 @@ use super::Nginx;
 use super::item::{Item, Rewritten};
 use super::location::{LocationKind, Turn};
 use super::site::ScriptPlace;
-use crate::changed::{RequestChange, What, seen};
+use crate::changed::{RequestChange, What, before_changes};
 use crate::cond::Cond;
 use crate::draft::To;
 use crate::text;
@@ -77,7 +77,7 @@ impl<'d> Nginx<'_> {
             _ => "",
         };
         for turn in way.site.turns.of_start(start).into_iter().filter_map(|at| way.site.order.get(at)) {
-            let Some(cond) = seen(turn.base.cond_of_all(), &change) else {
+            let Some(cond) = before_changes(turn.base.cond_of_all(), &change) else {
                 items.push(Item::new(way.base, To::Closed, "rewrite"));
                 return Led::Partly;
             };

@@ -2,7 +2,7 @@
 
 use super::blocks::Directive;
 use super::{Nginx, first, innermost, said};
-use crate::draft::{ClientTimeouts, Proxy, Retry, set, set_read_timeout};
+use crate::draft::{ClientTimeouts, Proxy, Retry, draft, set, set_read_timeout};
 use crate::text;
 
 /// Directives that hold for every location below, unless it says otherwise.
@@ -156,16 +156,15 @@ pub(super) fn is_usual_host(value: &str) -> bool {
 /// The settings of the gateway as a whole that `http` makes.
 pub(super) fn gateway(nginx: &mut Nginx<'_>, http: &Directive) {
     let levels = [http];
-    let mut timeouts = ClientTimeouts::default();
-    for (theirs, ours) in [
-        ("keepalive_timeout", "keep_alive"),
-        ("client_header_timeout", "header"),
-        ("client_body_timeout", "body"),
-    ] {
-        if let Some(millis) = first(&levels, theirs).and_then(|time| text::millis(time, 1000)) {
-            set(&mut timeouts, ours, text::duration(millis.min(86_400_000)));
-        }
-    }
+    let time = |directive| {
+        let millis = first(&levels, directive).and_then(|time| text::millis(time, 1000))?;
+        Some(text::duration(millis.min(86_400_000)))
+    };
+    let timeouts = draft!(ClientTimeouts {
+        keep_alive: time("keepalive_timeout"),
+        header: time("client_header_timeout"),
+        body: time("client_body_timeout"),
+    });
     if !timeouts.is_empty() {
         nginx.out.gateway.client_timeouts(timeouts);
     }

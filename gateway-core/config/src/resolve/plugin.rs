@@ -25,7 +25,7 @@ pub fn feature_of_plugin(name: &str) -> Option<&'static str> {
     OPTIONAL_PLUGINS.iter().find(|(plugin, _)| *plugin == name).map(|(_, feature)| *feature)
 }
 
-/// What is wrong with the name of a plugin that is none of `names`, and the remedy.
+/// Says why `name` is not among the plugins `names`, and what to do.
 fn missing(name: &str, names: &[String]) -> (String, Option<String>) {
     match feature_of_plugin(name) {
         Some(feature) => (

@@ -23,9 +23,9 @@ pub(super) struct Tally {
     closed: Notify,
 }
 
-/// Those that wait for a place, in the upper half, and the connections that they have asked for and that were not given up yet, never
-/// more than wait. Both are one number: who finds that nobody waits any more must not forget what is asked for by who comes at
-/// this moment.
+/// Counts two things in one number: in the upper half the callers that wait for a place, in the lower half the connections that they
+/// have asked for and not got yet, never more than callers wait. A worker that finds no caller must not reset the lower half
+/// while a caller arrives.
 #[derive(Debug, Default)]
 struct Wanted(AtomicU64);
 

@@ -34,8 +34,8 @@ const MAX_FOUND: usize = 1024;
 /// How often a lookup is repeated if a rename interrupts it.
 const TRIES: usize = 8;
 
-/// A folder, the time at which it was opened, and the scripts that were found in it since. A script that goes may be forwarded until
-/// the folder is opened again; its target, which opens the file itself, then finds none.
+/// A folder, the time at which it was opened, and the scripts that were found in it since. The gateway may forward a deleted
+/// script until it opens the folder again. The target opens the file itself and then finds none.
 struct OpenFolder {
     folder: OwnedFd,
     opened: Instant,

@@ -100,9 +100,9 @@ async fn who_wants_a_place_asks_for_an_idle_connection_and_gets_it() {
     drop(place);
 }
 
-/// Who keeps a connection looks again and again, mostly in vain, while another comes and asks.
+/// One thread looks for callers again and again, mostly in vain, while another one calls.
 #[test]
-fn what_is_asked_for_is_not_lost_to_who_looks_in_vain() {
+fn a_worker_that_finds_no_caller_does_not_lose_the_next_ones_request() {
     let targets = targets(&[1]);
     let limit = targets.list()[0].connection_limit().unwrap();
     let kept = limit.try_place(false).unwrap().kept();

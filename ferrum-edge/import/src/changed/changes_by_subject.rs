@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::{RequestChange, What, seen};
+use super::{RequestChange, What, before_changes};
 use crate::cond::Cond;
 
 /// Changes of one subject behind which conditions are not translated any more.
@@ -55,7 +55,7 @@ impl Changes {
 
     /// A condition on what is left of a request after these changes, as one on what the client sent; `None` where that is not
     /// known.
-    pub(crate) fn seen(&self, cond: Cond) -> Option<Cond> {
+    pub(crate) fn before(&self, cond: Cond) -> Option<Cond> {
         let Cond::Is(value) = &cond else { return Some(cond) };
         let mut subjects = Vec::new();
         subjects_of_condition(value, &mut subjects);
@@ -69,7 +69,7 @@ impl Changes {
         places.sort_unstable();
         places.dedup();
         let concerning: Vec<&RequestChange> = places.iter().filter_map(|at| self.list.get(*at)).collect();
-        seen(cond, concerning.iter().copied())
+        before_changes(cond, concerning.iter().copied())
     }
 
     /// Whether a template has something that is changed by any of these.
