@@ -112,8 +112,15 @@ export async function target() {
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** What axe finds on a page as it is. */
+/** What axe finds on a page as it is, once no colour is on its way to another. */
 export async function violations(page) {
+  await page.evaluate(async () => {
+    const frame = () => new Promise(requestAnimationFrame);
+    // What has changed starts to move with a frame.
+    await frame();
+    await frame();
+    await Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
+  });
   // The page's policy lets nobody add a script; the driver may.
   await page.setBypassCSP(true);
   await page.evaluate(axe);

@@ -1,13 +1,17 @@
 //! Ports for tests that have to name one before it is bound.
 
 use std::collections::HashSet;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Below the ports that the kernel gives away by itself, so that no client's socket takes one in between.
 const FIRST: u16 = 10_240;
-/// Each process has a window of its own, as far as there are windows.
+/// Each process has a window of its own, while there are not more processes than windows.
 const WINDOW: u16 = 1_000;
-const WINDOWS: u32 = 22;
+const WINDOWS: u16 = 22;
 /// The longest range that a test asks for.
 const LONGEST: u16 = 40;
 
@@ -23,7 +27,7 @@ pub fn free_port() -> u16 {
 pub fn free_ports(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     assert!(count <= LONGEST, "a range of {count} ports would reach into another window");
-    let window = u16::try_from(std::process::id() % WINDOWS).unwrap_or(0);
+    let window = window();
     for _ in 0..WINDOW {
         let first = FIRST + window * WINDOW + NEXT.fetch_add(count, Ordering::Relaxed) % (WINDOW - LONGEST);
         let used = used_ports();
@@ -32,6 +36,21 @@ pub fn free_ports(count: u16) -> u16 {
         }
     }
     panic!("no port is free")
+}
+
+/// The window of this process. Its name is a socket that ends with the process: numbers of processes come round to the same window.
+fn window() -> u16 {
+    static CLAIMED: OnceLock<(u16, Option<UnixListener>)> = OnceLock::new();
+    let claim = || {
+        let first = u16::try_from(std::process::id() % u32::from(WINDOWS)).unwrap_or(0);
+        let all = (first..WINDOWS).chain(0..first);
+        let claimed = all.map(|window| {
+            let name = SocketAddr::from_abstract_name(format!("ferrum-edge-test-ports-{window}"))?;
+            Ok::<_, io::Error>((window, Some(UnixListener::bind_addr(&name)?)))
+        });
+        claimed.flatten().next().unwrap_or((first, None))
+    };
+    CLAIMED.get_or_init(claim).0
 }
 
 /// The ports on which somebody listens or takes datagrams. They are read, not tried: a process that another test starts at this moment has

@@ -40,6 +40,7 @@ proxies:
       plugins: [{ plugin_config_id: answer }] }
   - { id: broken, listen_path: /broken, backend_scheme: http, upstream_id: group }
   - { id: split, listen_path: /split, backend_scheme: http, upstream_id: group, plugins: [{ plugin_config_id: to }] }
+  - { id: idle, listen_path: /idle, backend_scheme: http, upstream_id: group }
 plugin_configs:
   - { id: answer, plugin_name: request_termination, scope: proxy_group, config: { status_code: 200, body: good } }
   - { id: to, plugin_name: traffic_split, scope: proxy_group, config: { splits: [{ upstream_id: chosen, weight: 1 }] } }
@@ -84,6 +85,11 @@ plugin_configs:
         let line = find(&board, table, name);
         assert!(line["errors_per_second"].as_f64().unwrap() > 0.0, "{table}: {board:#}");
     }
+    assert_eq!(
+        find(&board, "proxies", "idle")["requests_per_second"],
+        0.0,
+        "a proxy without traffic has a line"
+    );
     assert_eq!(find(&board, "targets", "127.0.0.1:1")["healthy"], true);
     let events = board["events"].as_array().unwrap();
     assert!(!events.is_empty() && events.iter().all(|event| event["proxy.id"] != "good"), "{board:#}");
