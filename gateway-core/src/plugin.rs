@@ -7,6 +7,7 @@
 
 pub mod chain;
 pub mod entry;
+pub mod family;
 pub mod hooks;
 pub mod known;
 pub mod needs;
@@ -19,6 +20,7 @@ pub use crate::config::capabilities::{Capabilities, Capability};
 pub use crate::config::hook_set::HookSet;
 pub use chain::{Chain, PLUGIN_TIMEOUT};
 pub use entry::{Built, Entry, Registry, entry};
+pub use family::Family;
 pub use hooks::{
     Authenticate, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
     OnTransfer, OnUnrouted, OwnPages,
@@ -43,6 +45,8 @@ use crate::config::problem::Problems;
 pub trait Plugin: Sized + Send + Sync + 'static {
     /// What users write as `plugin_name`; snake case, unique in the table.
     const NAME: &'static str;
+    /// The plugins that lists show it with.
+    const FAMILY: Family = Family::Other;
     /// The first paragraph of the plugin's page, in one sentence.
     const SUMMARY: &'static str;
     /// A small configuration with it, in YAML, for the reference page. Comments at its beginning say what requests it makes of

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use gateway_core::config::resolve::OPTIONAL_PLUGINS;
 use gateway_core::http::body::Body;
-use gateway_core::plugin::Registry;
+use gateway_core::plugin::{Family, Registry};
 use gateway_core::testing::{ReceivedRequest, Trial};
 use http::Response;
 use serde_json::json;
@@ -45,6 +45,7 @@ fn names_are_unique_snake_case_and_said_in_one_sentence() {
         );
         assert!(seen.insert(plugin.name), "{} stands twice in the table", plugin.name);
         assert!(plugin.summary.ends_with('.') && plugin.summary.len() > 20, "{}", plugin.name);
+        assert_ne!(plugin.family, Family::Other, "{} is listed with others of its kind", plugin.name);
     }
 }
 

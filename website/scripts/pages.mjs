@@ -172,9 +172,9 @@ function configuration() {
 
 function plugins(list) {
   mkdirSync(join(docs, 'plugins'), { recursive: true });
-  const index = list.map(({ name, summary }) => row(`[\`${name}\`](/reference/plugins/${name}/)`, cell(summary)));
+  const index = list.map(({ name, family, summary }) => row(`[\`${name}\`](/reference/plugins/${name}/)`, cell(summary), family));
   const intro = 'Plugins run in this order. `before` and `after` of a plugin config change it.';
-  page('plugins/index', 'Plugins', 'All plugins, in the order in which they run.', 0, `${intro}\n\n${table(['plugin', 'what it does'], index)}`, 'All plugins');
+  page('plugins/index', 'Plugins', 'All plugins, in the order in which they run.', 0, `${intro}\n\n${table(['plugin', 'what it does', 'family'], index)}`, 'All plugins');
   list.forEach((plugin, n) => {
     const defs = plugin.schema.$defs ?? {};
     const names = used(plugin.schema.properties, defs, [], (name) => CONDITION.includes(name) && !defs[name]);

@@ -151,6 +151,13 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
       await open(page, '#/plugins');
       await shows(page, 'rate_limiting');
       assert.ok(!(await text(page)).includes('serving'), 'nothing of the draft is served');
+      // Plugins stand with others of their kind.
+      await open(page, '#/plugins/new');
+      await shows(page, 'Authentication: who the caller is');
+      await fill(page, 'input[type=search]', 'websockets');
+      const families = () => page.$$eval('.cards', (all) => all.map((cards) => [cards.previousElementSibling.innerText.split(':')[0], cards.innerText.includes('ws_rate_limiting')]));
+      await until('those that are searched for are left', async () => (await families()).some(([family, has]) => family === 'Admission' && has));
+      assert.ok(!(await families()).some(([family]) => family === 'Authentication'));
       await open(page, '#/consumers/new');
       await fill(page, `${field('/username')} input`, 'bob');
       await fill(page, `${field('/id')} input`, 'bob');

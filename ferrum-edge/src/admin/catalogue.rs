@@ -36,6 +36,7 @@ pub(crate) fn document(entry: &Entry) -> Value {
         entry.actions.iter().map(|(name, about)| ((*name).to_owned(), json!(about))).collect();
     json!({
         "name": entry.name,
+        "family": entry.family.name(),
         "summary": entry.summary,
         "example": entry.example,
         "schema": (entry.schema)().as_value(),

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use schemars::Schema;
 use serde_json::Value;
 
+use super::family::Family;
 use super::hooks::Hooks;
 use super::needs::{self, Needs};
 use super::world::Owner;
@@ -132,6 +133,8 @@ type Build = fn(&Value, &World) -> Result<Arc<dyn Built>, Problems>;
 pub struct Entry {
     /// What users write as `plugin_name`.
     pub name: &'static str,
+    /// The plugins that lists show it with.
+    pub family: Family,
     /// One sentence for the reference page.
     pub summary: &'static str,
     /// A small configuration with it, for the reference page; empty where there is none.
@@ -151,6 +154,7 @@ pub struct Entry {
 pub const fn entry<P: Plugin>() -> Entry {
     Entry {
         name: P::NAME,
+        family: P::FAMILY,
         summary: P::SUMMARY,
         example: P::EXAMPLE,
         schema: schema_of::<P>,

@@ -9,7 +9,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Family, Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -63,6 +63,7 @@ impl SortedNames {
 
 impl Plugin for AccessControl {
     const NAME: &'static str = "access_control";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Admits or rejects authenticated callers by name and by group.";
     const EXAMPLE: &'static str = include_str!("../examples/access_control.yaml");
     type Config = Config;

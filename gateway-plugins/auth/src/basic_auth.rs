@@ -23,7 +23,9 @@ use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Need, Needs, Plugin, Seat, Starter, World};
+use gateway_core::plugin::{
+    Authenticate, Claim, Family, Finding, Hooks, Need, Needs, Plugin, Seat, Starter, World,
+};
 use gateway_core::record::Metric;
 use gateway_plugin_common::watched::Watched;
 use schemars::JsonSchema;
@@ -118,6 +120,7 @@ const PASSWORDS: Metric = Metric::counter(
 
 impl Plugin for BasicAuth {
     const NAME: &'static str = "basic_auth";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str =
         "Authenticates callers by username and password (HTTP Basic authentication).";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::PASSWORD);

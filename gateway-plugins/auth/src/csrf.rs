@@ -21,7 +21,9 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{
+    Family, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
+};
 use gateway_core::record::Metric;
 use gateway_core::template::{MAX_RENDERED, TextContext};
 use http::header::{CONTENT_TYPE, SET_COOKIE};
@@ -62,6 +64,7 @@ const REQUESTS: Metric = Metric::counter(
 
 impl Plugin for Csrf {
     const NAME: &'static str = "csrf";
+    const FAMILY: Family = Family::Security;
     const SUMMARY: &'static str = "Refuses requests that other sites have a browser send.";
     const EXAMPLE: &'static str = include_str!("../examples/csrf.yaml");
     const NEEDS: &'static [Needs] = &[

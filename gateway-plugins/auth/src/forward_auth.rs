@@ -26,8 +26,8 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, Verdict,
-    World,
+    Authenticate, Claim, Family, Finding, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step,
+    Verdict, World,
 };
 use gateway_core::record::Metric;
 use http::header::{LOCATION, RETRY_AFTER};
@@ -79,6 +79,7 @@ const MAX_ANSWER: u64 = 1 << 20;
 
 impl Plugin for ForwardAuth {
     const NAME: &'static str = "forward_auth";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str =
         "Asks another server whether a request may pass (Traefik, nginx auth_request, Envoy ext_authz).";
     const EXAMPLE: &'static str = include_str!("../examples/forward_auth.yaml");

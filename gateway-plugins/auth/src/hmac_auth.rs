@@ -24,7 +24,7 @@ use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Need, Needs, Plugin, Seat, World};
+use gateway_core::plugin::{Authenticate, Claim, Family, Finding, Hooks, Need, Needs, Plugin, Seat, World};
 use gateway_core::record::Metric;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue};
@@ -141,6 +141,7 @@ fn is_label(text: &str) -> bool {
 
 impl Plugin for HmacAuth {
     const NAME: &'static str = "hmac_auth";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str =
         "Authenticates callers by signed requests (RFC 9421, and `Authorization: hmac`).";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&keys::SECRET);

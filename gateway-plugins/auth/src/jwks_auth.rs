@@ -21,7 +21,7 @@ use gateway_core::plugin::world::calls::CALL_TIMEOUT;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::plugin::{
-    Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
+    Authenticate, Claim, Family, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::one_or_many::OneOrMany;
@@ -147,6 +147,7 @@ const TOKENS: Metric =
 
 impl Plugin for JwksAuth {
     const NAME: &'static str = "jwks_auth";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str =
         "Authenticates callers by signed tokens (JWT) of issuers whose keys the gateway fetches.";
     const EXAMPLE: &'static str = include_str!("../examples/jwks_auth.yaml");

@@ -16,7 +16,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Authenticate, Claim, Hooks, Need, Needs, OnRequest, Plugin, Seat, Starter, Step, World,
+    Authenticate, Claim, Family, Hooks, Need, Needs, OnRequest, Plugin, Seat, Starter, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::one_or_many::OneOrMany;
@@ -94,6 +94,7 @@ const TOKENS: Metric =
 
 impl Plugin for JwtAuth {
     const NAME: &'static str = "jwt_auth";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str =
         "Authenticates consumers by signed tokens (JWT) with keys of the consumers.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::KEY);

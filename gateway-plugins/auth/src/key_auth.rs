@@ -9,7 +9,7 @@ use gateway_core::config::credential::{AtRest, CredentialType, any_text};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Authenticate, Claim, Foreseen, Foresight, Hooks, Plugin, Seat, World};
+use gateway_core::plugin::{Authenticate, Claim, Family, Foreseen, Foresight, Hooks, Plugin, Seat, World};
 use gateway_plugin_common::one_or_many::OneOrMany;
 use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
@@ -68,6 +68,7 @@ const MAX_KEY: usize = 4096;
 
 impl Plugin for KeyAuth {
     const NAME: &'static str = "key_auth";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str = "Authenticates consumers by a key in a header, the query or a cookie.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&KEY);
     const EXAMPLE: &'static str = include_str!("../examples/key_auth.yaml");

@@ -15,7 +15,9 @@ use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Need, Needs, Plugin, Seat, Starter, World};
+use gateway_core::plugin::{
+    Authenticate, Claim, Family, Finding, Hooks, Need, Needs, Plugin, Seat, Starter, World,
+};
 use gateway_core::record::Metric;
 
 use crate::credential::basic::{self, Answers, Given};
@@ -50,6 +52,7 @@ const PASSWORDS: Metric = Metric::counter(
 
 impl Plugin for LdapAuth {
     const NAME: &'static str = "ldap_auth";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str = "Authenticates callers by username and password in an LDAP directory.";
     const EXAMPLE: &'static str = include_str!("../examples/ldap_auth.yaml");
     const NEEDS: &'static [Needs] = &[

@@ -19,7 +19,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Authenticate, Claim, Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat, Step, World,
+    Authenticate, Claim, Family, Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -114,6 +114,7 @@ const CERTIFICATES: Metric = Metric::counter(
 
 impl Plugin for MtlsAuth {
     const NAME: &'static str = "mtls_auth";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str = "Authenticates callers by their TLS client certificate.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&IDENTITY);
     const EXAMPLE: &'static str = include_str!("../examples/mtls_auth.yaml");

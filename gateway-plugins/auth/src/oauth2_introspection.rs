@@ -17,7 +17,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
+    Authenticate, Claim, Family, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::one_or_many::OneOrMany;
@@ -179,6 +179,7 @@ const MAX_ANSWER: u64 = 256 << 10;
 
 impl Plugin for Oauth2Introspection {
     const NAME: &'static str = "oauth2_introspection";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str =
         "Authenticates callers by tokens that the authorization server verifies (RFC 7662).";
     const EXAMPLE: &'static str = include_str!("../examples/oauth2_introspection.yaml");

@@ -33,7 +33,8 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::step::Wait;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Authenticate, Claim, Finding, Hooks, OnRequest, OnResponse, OwnPages, Plugin, Seat, Starter, Step, World,
+    Authenticate, Claim, Family, Finding, Hooks, OnRequest, OnResponse, OwnPages, Plugin, Seat, Starter,
+    Step, World,
 };
 use gateway_core::record::Metric;
 use http::header::{AUTHORIZATION, SET_COOKIE};
@@ -116,6 +117,7 @@ const SESSIONS: Metric = Metric::counter(
 
 impl Plugin for Oidc {
     const NAME: &'static str = "oidc";
+    const FAMILY: Family = Family::Authentication;
     const SUMMARY: &'static str =
         "Logs users in at an OpenID provider, and recognises them by an encrypted cookie.";
     const EXAMPLE: &'static str = include_str!("../examples/oidc.yaml");

@@ -32,8 +32,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Attempt, AttemptEnd, Capabilities, Capability, Hooks, Need, Needs, OnAttempt, OnRequest, OnResponse,
-    Plugin, Seat, Starter, Step, World,
+    Attempt, AttemptEnd, Capabilities, Capability, Family, Hooks, Need, Needs, OnAttempt, OnRequest,
+    OnResponse, Plugin, Seat, Starter, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::caller_key::Keyed;
@@ -149,6 +149,7 @@ const MAX_KEY: usize = 255;
 
 impl Plugin for RequestDeduplication {
     const NAME: &'static str = "request_deduplication";
+    const FAMILY: Family = Family::Caching;
     const SUMMARY: &'static str =
         "Carries out a request once, however often it is sent with the same Idempotency-Key.";
     const EXAMPLE: &'static str = include_str!("../examples/request_deduplication.yaml");

@@ -46,7 +46,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, World,
+    Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, World,
 };
 use gateway_core::record::Metric;
 use http::Method;
@@ -139,6 +139,7 @@ impl Counts {
 
 impl Plugin for ResponseCache {
     const NAME: &'static str = "response_cache";
+    const FAMILY: Family = Family::Caching;
     const SUMMARY: &'static str = "Caches responses as a shared cache (RFC 9111).";
     const GUARDS: bool = false;
     const ACTIONS: &'static [(&'static str, &'static str)] = &[

@@ -27,7 +27,8 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World,
+    Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict,
+    World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::watched::refresh_regularly;
@@ -80,6 +81,7 @@ const MAX_SOURCE: u64 = 1 << 20;
 
 impl Plugin for Script {
     const NAME: &'static str = "script";
+    const FAMILY: Family = Family::Scripting;
     const SUMMARY: &'static str = "Runs a Rhai script for requests and responses.";
     type Config = Config;
 

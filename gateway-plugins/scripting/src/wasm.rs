@@ -36,8 +36,8 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use gateway_core::plugin::{
-    Capabilities, Capability, Gate, Hooks, OnBytes, OnClose, OnConnect, OnEnd, OnRequest, OnResponse, Plugin,
-    Refusal, Seat, Starter, Step, Verdict, World,
+    Capabilities, Capability, Family, Gate, Hooks, OnBytes, OnClose, OnConnect, OnEnd, OnRequest, OnResponse,
+    Plugin, Refusal, Seat, Starter, Step, Verdict, World,
 };
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
 use gateway_core::stream::cut::{Cut, Stream};
@@ -87,6 +87,7 @@ const MAX_MODULE: u64 = 64 << 20;
 
 impl Plugin for Wasm {
     const NAME: &'static str = "wasm";
+    const FAMILY: Family = Family::Scripting;
     const SUMMARY: &'static str =
         "Runs a WebAssembly module written for Proxy-Wasm (filters for Envoy, Istio, Kong).";
     type Config = Config;

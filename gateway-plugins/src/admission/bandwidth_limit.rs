@@ -16,7 +16,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::limit::{Meter, Meters};
 use gateway_core::plugin::{
-    Gate, Hooks, OnConnect, OnRequest, OnResponse, OnTransfer, Plugin, Refusal, Seat, Starter, Step, World,
+    Family, Gate, Hooks, OnConnect, OnRequest, OnResponse, OnTransfer, Plugin, Refusal, Seat, Starter, Step,
+    World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Session};
@@ -95,6 +96,7 @@ const KEY_MISSING: &str = "bandwidth_limit_key_missing";
 
 impl Plugin for BandwidthLimit {
     const NAME: &'static str = "bandwidth_limit";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Limits the bytes a second of streams, datagrams, WebSockets and bodies.";
     const EXAMPLE: &'static str = include_str!("../../examples/bandwidth_limit.yaml");
     type Config = Config;

@@ -13,7 +13,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Family, Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
 use http::StatusCode;
 use http::header::USER_AGENT;
@@ -91,6 +91,7 @@ const DENIED: Metric = Metric::counter(
 
 impl Plugin for BotDetection {
     const NAME: &'static str = "bot_detection";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Rejects automated clients by their `User-Agent`.";
     const EXAMPLE: &'static str = include_str!("../../examples/bot_detection.yaml");
     type Config = Config;

@@ -22,8 +22,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat,
-    Step, Verdict, World,
+    Family, Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal,
+    Seat, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -73,6 +73,7 @@ const LIMIT: Metric =
 
 impl Plugin for ConcurrencyLimiting {
     const NAME: &'static str = "concurrency_limiting";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Limits how many requests and sessions a caller has under way at a time.";
     const EXAMPLE: &'static str = include_str!("../../examples/concurrency_limiting.yaml");
     const NEEDS: &'static [Needs] = &[Needs::new("max_wait", Need::Given(&["max_waiting"]))];

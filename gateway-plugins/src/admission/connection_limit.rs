@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::reply::Cause;
-use gateway_core::plugin::{Gate, Hooks, OnConnect, Plugin, Refusal, Seat, World};
+use gateway_core::plugin::{Family, Gate, Hooks, OnConnect, Plugin, Refusal, Seat, World};
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Keyed, Missing};
@@ -85,6 +85,7 @@ const EVICTED: Metric = Metric::counter(
 
 impl Plugin for ConnectionLimit {
     const NAME: &'static str = "connection_limit";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Limits open connections and sessions, and new ones a second.";
     const EXAMPLE: &'static str = include_str!("../../examples/connection_limit.yaml");
     type Config = Config;

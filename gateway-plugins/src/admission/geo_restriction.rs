@@ -19,8 +19,8 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::plugin::{
-    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter,
-    Step, World,
+    Family, Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat,
+    Starter, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -64,6 +64,7 @@ const REQUESTS: Metric = Metric::counter(
 
 impl Plugin for GeoRestriction {
     const NAME: &'static str = "geo_restriction";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Admits or rejects clients by country, continent or autonomous system.";
     const EXAMPLE: &'static str = include_str!("../../examples/geo_restriction.yaml");
     const NEEDS: &'static [Needs] = &[

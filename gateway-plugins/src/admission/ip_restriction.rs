@@ -23,8 +23,8 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::plugin::{
-    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter,
-    Step, World,
+    Family, Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat,
+    Starter, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -179,6 +179,7 @@ enum Judgement {
 
 impl Plugin for IpRestriction {
     const NAME: &'static str = "ip_restriction";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Admits or rejects clients by their address.";
     const EXAMPLE: &'static str = include_str!("../../examples/ip_restriction.yaml");
     const NEEDS: &'static [Needs] = &[

@@ -19,8 +19,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Foreseen, Foresight, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict,
-    World,
+    Family, Foreseen, Foresight, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Starter, Step,
+    Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::caller_key::{KeyBy, Keyed};
@@ -96,6 +96,7 @@ struct Latest(Mutex<Weak<Table>>);
 
 impl Plugin for Quota {
     const NAME: &'static str = "quota";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Limits how much callers may ask for in a day, week, month or fixed time.";
     const EXAMPLE: &'static str = include_str!("../../examples/quota.yaml");
     const NEEDS: &'static [Needs] = &[Needs::new("save_interval", Need::Given(&["path"]))];

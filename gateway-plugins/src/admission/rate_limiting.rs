@@ -22,8 +22,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat,
-    Starter, Step, Verdict, World,
+    Family, Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal,
+    Seat, Starter, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -66,6 +66,7 @@ const EVICTED: Metric = Metric::counter(
 
 impl Plugin for RateLimiting {
     const NAME: &'static str = "rate_limiting";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Limits how often callers may come, under several limits at a time.";
     const EXAMPLE: &'static str = include_str!("../../examples/rate_limiting.yaml");
     const NEEDS: &'static [Needs] = &[Needs::new("failure_statuses", Need::Is("count", "failures"))];

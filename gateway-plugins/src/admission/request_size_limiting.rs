@@ -10,7 +10,7 @@ use gateway_core::config::units::Bytes;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Family, Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,6 +35,7 @@ pub(crate) struct RequestSizeLimiting {
 
 impl Plugin for RequestSizeLimiting {
     const NAME: &'static str = "request_size_limiting";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Rejects requests whose body is too large.";
     const EXAMPLE: &'static str = include_str!("../../examples/request_size_limiting.yaml");
     type Config = Config;

@@ -11,7 +11,7 @@ use gateway_core::config::units::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::{Exchange, LateReason};
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Family, Hooks, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_plugin_common::headers;
 use http::header::CONTENT_LENGTH;
 use http::{Method, Response, StatusCode};
@@ -40,6 +40,7 @@ pub(crate) struct ResponseSizeLimiting {
 
 impl Plugin for ResponseSizeLimiting {
     const NAME: &'static str = "response_size_limiting";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Rejects or cuts off responses that are too large.";
     const EXAMPLE: &'static str = include_str!("../../examples/response_size_limiting.yaml");
     type Config = Config;

@@ -28,8 +28,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::limit::{ByteQuota, Meter, Meters};
 use gateway_core::plugin::{
-    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, OnTransfer, Plugin,
-    Refusal, Seat, Starter, Step, World,
+    Family, Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, OnTransfer,
+    Plugin, Refusal, Seat, Starter, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Session};
@@ -67,6 +67,7 @@ const TURN: Duration = Duration::from_secs(1);
 
 impl Plugin for TrafficQuota {
     const NAME: &'static str = "traffic_quota";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Limits how many bytes pass in a month or any other time.";
     const EXAMPLE: &'static str = include_str!("../../examples/traffic_quota.yaml");
     const ACTIONS: &'static [(&'static str, &'static str)] = &[

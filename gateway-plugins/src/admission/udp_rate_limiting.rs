@@ -11,7 +11,8 @@ use gateway_core::config::units::Bytes;
 use gateway_core::http::reply::Cause;
 use gateway_core::limit::{Meter, Meters};
 use gateway_core::plugin::{
-    Capabilities, Capability, Gate, Hooks, OnConnect, OnTransfer, Plugin, Refusal, Seat, Starter, World,
+    Capabilities, Capability, Family, Gate, Hooks, OnConnect, OnTransfer, Plugin, Refusal, Seat, Starter,
+    World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -126,6 +127,7 @@ const SHARED: Metric = Metric::counter(
 
 impl Plugin for UdpRateLimiting {
     const NAME: &'static str = "udp_rate_limiting";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Limits the sessions, datagrams and bytes of UDP and DTLS proxies.";
     const EXAMPLE: &'static str = include_str!("../../examples/udp_rate_limiting.yaml");
     type Config = Config;

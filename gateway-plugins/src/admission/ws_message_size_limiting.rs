@@ -9,7 +9,7 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnMessage, Passage, Plugin, Seat, World};
+use gateway_core::plugin::{Family, Hooks, OnMessage, Passage, Plugin, Seat, World};
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
 use schemars::JsonSchema;
@@ -65,6 +65,7 @@ pub(crate) fn may_be_sent(code: u16) -> bool {
 
 impl Plugin for WsMessageSizeLimiting {
     const NAME: &'static str = "ws_message_size_limiting";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Ends WebSockets whose messages are larger than allowed.";
     const EXAMPLE: &'static str = include_str!("../../examples/ws_message_size_limiting.yaml");
     type Config = Config;

@@ -13,8 +13,8 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Capabilities, Capability, Decision, Gate, Hooks, OnConnect, OnMessage, Passage, Plugin, Refusal, Seat,
-    World,
+    Capabilities, Capability, Decision, Family, Gate, Hooks, OnConnect, OnMessage, Passage, Plugin, Refusal,
+    Seat, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
@@ -142,6 +142,7 @@ const EVICTED: Metric = Metric::counter(
 
 impl Plugin for WsRateLimiting {
     const NAME: &'static str = "ws_rate_limiting";
+    const FAMILY: Family = Family::Admission;
     const SUMMARY: &'static str = "Limits the messages and bytes of WebSockets.";
     const EXAMPLE: &'static str = include_str!("../../examples/ws_rate_limiting.yaml");
     type Config = Config;

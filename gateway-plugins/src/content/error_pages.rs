@@ -21,7 +21,8 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, Verdict, World,
+    Capabilities, Capability, Family, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, Verdict,
+    World,
 };
 use gateway_core::template::Facts;
 use gateway_plugin_common::accept;
@@ -149,6 +150,7 @@ const OF_THE_BODY: &[&str] = &[
 impl Plugin for ErrorPages {
     const NAME: &'static str = "error_pages";
     const EXAMPLE: &'static str = include_str!("../../examples/error_pages.yaml");
+    const FAMILY: Family = Family::Content;
     const SUMMARY: &'static str = "Answers errors with custom pages, and hides the error pages of targets.";
     type Config = Config;
 

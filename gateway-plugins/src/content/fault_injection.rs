@@ -10,7 +10,7 @@ use gateway_core::config::units::Millis;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Family, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -68,6 +68,7 @@ const FAULTS: Metric =
 
 impl Plugin for FaultInjection {
     const NAME: &'static str = "fault_injection";
+    const FAMILY: Family = Family::Content;
     const SUMMARY: &'static str = "Delays or rejects a share of the requests, to test how clients cope.";
     const GUARDS: bool = false;
     type Config = Config;

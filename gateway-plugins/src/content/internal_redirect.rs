@@ -20,7 +20,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::limit::epoch::Epoch;
 use gateway_core::limit::{ByteRate, Meter, Meters};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Family, Hooks, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Direction;
 use gateway_plugin_common::headers;
@@ -138,6 +138,7 @@ const RESPONSES: Metric = Metric::counter(
 
 impl Plugin for InternalRedirect {
     const NAME: &'static str = "internal_redirect";
+    const FAMILY: Family = Family::Content;
     const SUMMARY: &'static str =
         "Serves the file or URL that a target names in X-Accel-Redirect or X-Sendfile.";
     const EXAMPLE: &'static str = include_str!("../../examples/internal_redirect.yaml");

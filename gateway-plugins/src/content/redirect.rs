@@ -15,7 +15,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Capabilities, Capability, Family, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Render, Template, TextContext};
 use gateway_plugin_common::facts;
 use gateway_plugin_common::parse;
@@ -140,6 +140,7 @@ struct Destination {
 
 impl Plugin for Redirect {
     const NAME: &'static str = "redirect";
+    const FAMILY: Family = Family::Content;
     const SUMMARY: &'static str = "Redirects clients to another URL, or changes parts of it.";
     type Config = Config;
 

@@ -14,7 +14,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Reply, final_status};
 use gateway_core::plugin::world::tasks::Starter;
-use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Capabilities, Capability, Family, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_plugin_common::parse;
 use gateway_plugin_common::watched::refresh_regularly;
 use http::header::CONTENT_TYPE;
@@ -102,6 +102,7 @@ impl SwitchFile {
 
 impl Plugin for RequestTermination {
     const NAME: &'static str = "request_termination";
+    const FAMILY: Family = Family::Content;
     const SUMMARY: &'static str = "Answers requests with a fixed status and body.";
     type Config = Config;
 

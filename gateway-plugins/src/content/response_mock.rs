@@ -10,7 +10,9 @@ use gateway_core::config::units::Millis;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::path;
 use gateway_core::http::reply::Reply;
-use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Family, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World,
+};
 use gateway_plugin_common::headers;
 use gateway_plugin_common::parse;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -106,6 +108,7 @@ impl Path {
 
 impl Plugin for ResponseMock {
     const NAME: &'static str = "response_mock";
+    const FAMILY: Family = Family::Content;
     const SUMMARY: &'static str = "Answers requests with responses from the configuration.";
     type Config = Config;
 

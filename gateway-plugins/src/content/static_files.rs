@@ -29,7 +29,9 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{Starter, TaskControl, TaskError};
-use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Family, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World,
+};
 use gateway_core::record::Metric;
 use http::header::{ACCEPT, ACCEPT_ENCODING, ALLOW, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
@@ -107,6 +109,7 @@ impl Counts {
 
 impl Plugin for StaticFiles {
     const NAME: &'static str = "static_files";
+    const FAMILY: Family = Family::Content;
     const SUMMARY: &'static str = "Serves files from a folder.";
     const GUARDS: bool = false;
     type Config = Config;

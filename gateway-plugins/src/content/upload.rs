@@ -17,7 +17,9 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Family, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World,
+};
 use gateway_core::record::Metric;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
@@ -69,6 +71,7 @@ impl UploadRefusal {
 
 impl Plugin for Upload {
     const NAME: &'static str = "upload";
+    const FAMILY: Family = Family::Content;
     const SUMMARY: &'static str = "Stores uploaded files in a folder.";
     const EXAMPLE: &'static str = include_str!("../../examples/upload.yaml");
     const GUARDS: bool = false;

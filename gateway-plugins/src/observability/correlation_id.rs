@@ -11,7 +11,8 @@ use gateway_core::http::exchange::{Exchange, uuid};
 use gateway_core::http::forwarding::is_told;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
+    Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber,
+    Step, World,
 };
 use gateway_plugin_common::headers::is_framing;
 use http::{HeaderName, HeaderValue, Response};
@@ -49,6 +50,7 @@ const MAX_BYTES: usize = 256;
 
 impl Plugin for CorrelationId {
     const NAME: &'static str = "correlation_id";
+    const FAMILY: Family = Family::Observability;
     const SUMMARY: &'static str = "Assigns a request ID, shared by target, client and logs.";
     const GUARDS: bool = false;
     type Config = Config;

@@ -22,7 +22,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Attempt, AttemptEnd, Gate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnRequest, OnResponse,
+    Attempt, AttemptEnd, Family, Gate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnRequest, OnResponse,
     OnUnrouted, Plugin, Seat, SeatNumber, Starter, Step, World,
 };
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
@@ -116,6 +116,7 @@ const SPANS: Metric = Metric::counter(
 
 impl Plugin for OtelTracing {
     const NAME: &'static str = "otel_tracing";
+    const FAMILY: Family = Family::Observability;
     const SUMMARY: &'static str =
         "Traces exchanges and sessions for OpenTelemetry, and passes trace context on to targets.";
     const GUARDS: bool = false;

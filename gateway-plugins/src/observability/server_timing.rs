@@ -9,7 +9,7 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::plugin::{Attempt, Hooks, OnAttempt, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Attempt, Family, Hooks, OnAttempt, OnResponse, Plugin, Seat, Step, World};
 use http::{HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -58,6 +58,7 @@ const TIMING_ALLOW_ORIGIN: HeaderName = HeaderName::from_static("timing-allow-or
 
 impl Plugin for ServerTiming {
     const NAME: &'static str = "server_timing";
+    const FAMILY: Family = Family::Observability;
     const SUMMARY: &'static str = "Reports the time in the gateway and at the target in `Server-Timing`.";
     const GUARDS: bool = false;
     type Config = Config;

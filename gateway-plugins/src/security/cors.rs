@@ -13,7 +13,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, Need, Needs, OnRequest, OnResponse, OnUnrouted, Plugin, Seat,
+    Capabilities, Capability, Family, Hooks, Need, Needs, OnRequest, OnResponse, OnUnrouted, Plugin, Seat,
     SeatNumber, Step, World,
 };
 use gateway_plugin_common::list_fields;
@@ -96,6 +96,7 @@ const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-contro
 
 impl Plugin for Cors {
     const NAME: &'static str = "cors";
+    const FAMILY: Family = Family::Security;
     const SUMMARY: &'static str =
         "Allows pages of other origins to read responses, and answers their preflights.";
     // It opens what browsers keep closed, and protects nothing.

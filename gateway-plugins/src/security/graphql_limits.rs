@@ -21,8 +21,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Capabilities, Capability, Decision, Hooks, OnMessage, OnRequest, OnResponse, Passage, Plugin, Seat, Step,
-    Verdict, World,
+    Capabilities, Capability, Decision, Family, Hooks, OnMessage, OnRequest, OnResponse, Passage, Plugin,
+    Seat, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
@@ -79,6 +79,7 @@ const REQUESTS: Metric = Metric::counter(
 
 impl Plugin for GraphqlLimits {
     const NAME: &'static str = "graphql_limits";
+    const FAMILY: Family = Family::Security;
     const SUMMARY: &'static str = "Limits what GraphQL operations may ask for.";
     const EXAMPLE: &'static str = include_str!("../../examples/graphql_limits.yaml");
     type Config = Config;

@@ -24,7 +24,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Family, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
@@ -70,6 +70,7 @@ const REQUESTS: Metric = Metric::counter(
 
 impl Plugin for RequestValidation {
     const NAME: &'static str = "request_validation";
+    const FAMILY: Family = Family::Security;
     const SUMMARY: &'static str = "Checks requests against JSON Schemas or an OpenAPI document.";
     const EXAMPLE: &'static str = include_str!("../../examples/request_validation.yaml");
     const NEEDS: &'static [Needs] = &[Needs::new("max_body", Need::Given(&["body_schema", "openapi"]))];

@@ -10,7 +10,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
+    Capabilities, Capability, Family, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
 };
 use gateway_plugin_common::headers::is_framing;
 use gateway_plugin_common::statuses::Statuses;
@@ -117,6 +117,7 @@ const REFERRER_POLICIES: [&str; 8] = [
 
 impl Plugin for SecurityHeaders {
     const NAME: &'static str = "security_headers";
+    const FAMILY: Family = Family::Security;
     const SUMMARY: &'static str = "Adds security-related response headers.";
     const EXAMPLE: &'static str = include_str!("../../examples/security_headers.yaml");
     type Config = Config;

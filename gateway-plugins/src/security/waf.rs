@@ -26,7 +26,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use gateway_core::plugin::{
-    Attempt, Capabilities, Capability, Foreseen, Foresight, Hooks, OnAttempt, OnMessage, OnRequest,
+    Attempt, Capabilities, Capability, Family, Foreseen, Foresight, Hooks, OnAttempt, OnMessage, OnRequest,
     OnResponse, Passage, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
@@ -73,6 +73,7 @@ const MAX_BUFFERS: usize = 4;
 
 impl Plugin for Waf {
     const NAME: &'static str = "waf";
+    const FAMILY: Family = Family::Security;
     const SUMMARY: &'static str = "Rejects attacks by rules such as the OWASP Core Rule Set.";
     const ACTIONS: &'static [(&'static str, &'static str)] =
         &[("explain", "Runs a request through the rules and reports which of them match, and their scores.")];

@@ -18,7 +18,9 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::calls::{Client, Endpoint, Server};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Attempt, Hooks, OnAttempt, OnRequest, Plugin, Seat, Starter, Step, World};
+use gateway_core::plugin::{
+    Attempt, Family, Hooks, OnAttempt, OnRequest, Plugin, Seat, Starter, Step, World,
+};
 use gateway_core::record::Metric;
 use gateway_plugin_common::parse;
 use http::header::{CONTENT_LENGTH, HOST};
@@ -110,6 +112,7 @@ const COPIES: Metric = Metric::counter(
 
 impl Plugin for RequestMirror {
     const NAME: &'static str = "request_mirror";
+    const FAMILY: Family = Family::Traffic;
     const SUMMARY: &'static str = "Sends copies of requests to a second server and discards its responses.";
     const GUARDS: bool = false;
     type Config = Config;

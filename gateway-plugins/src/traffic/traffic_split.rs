@@ -16,7 +16,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Family, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
 use gateway_core::template::{MAX_RENDERED, Moment, Template, TextContext};
 use gateway_plugin_common::facts;
@@ -125,6 +125,7 @@ const OWN: &str = "own";
 
 impl Plugin for TrafficSplit {
     const NAME: &'static str = "traffic_split";
+    const FAMILY: Family = Family::Traffic;
     const SUMMARY: &'static str =
         "Splits traffic between upstreams or targets by weight, header, cookie or condition.";
     const GUARDS: bool = false;

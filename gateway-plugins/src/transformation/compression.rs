@@ -21,7 +21,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
+    Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::accept;
@@ -161,6 +161,7 @@ const RESPONSES: Metric =
 
 impl Plugin for Compression {
     const NAME: &'static str = "compression";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str =
         "Compresses responses with Zstandard, Brotli or gzip, by the client's preference.";
     const GUARDS: bool = false;

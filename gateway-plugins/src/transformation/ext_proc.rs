@@ -26,7 +26,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
+    Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::envoy;
@@ -91,6 +91,7 @@ struct Visiting(Arc<ProcessorExchange>);
 
 impl Plugin for ExtProc {
     const NAME: &'static str = "ext_proc";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str =
         "Lets an external processor inspect and change requests and responses (Envoy's ext_proc over gRPC).";
     type Config = Config;

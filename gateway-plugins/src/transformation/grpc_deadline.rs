@@ -13,7 +13,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Attempt, Hooks, OnAttempt, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Attempt, Family, Hooks, OnAttempt, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
 use http::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
@@ -66,6 +66,7 @@ const CALLS: Metric = Metric::counter(
 
 impl Plugin for GrpcDeadline {
     const NAME: &'static str = "grpc_deadline";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str = "Adds a deadline to gRPC calls without one, and shortens long ones.";
     const EXAMPLE: &'static str = include_str!("../../examples/grpc_deadline.yaml");
     type Config = Config;

@@ -27,7 +27,7 @@ use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::{Exchange, LateStatus};
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_plugin_common::headers;
 use gateway_plugin_common::query;
 use http::header::{ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -149,6 +149,7 @@ const LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
 impl Plugin for GrpcJsonTranscoding {
     const NAME: &'static str = "grpc_json_transcoding";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str =
         "Offers gRPC services as HTTP with JSON, by the `google.api.http` options of their methods.";
     const EXAMPLE: &'static str = include_str!("../../examples/grpc_json_transcoding.yaml");

@@ -14,7 +14,7 @@ use gateway_core::http::body::{Body, BodyError, Transform, TransformOutput};
 use gateway_core::http::dialect::{self, Dialect};
 use gateway_core::http::exchange::{Exchange, LateStatus};
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
 use gateway_plugin_common::list_fields;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
@@ -48,6 +48,7 @@ const TRAILERS: u8 = 0x80;
 
 impl Plugin for GrpcWeb {
     const NAME: &'static str = "grpc_web";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str =
         "Translates gRPC-Web in both directions, so that browsers can call gRPC services.";
     const GUARDS: bool = false;

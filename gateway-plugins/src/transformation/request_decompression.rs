@@ -11,7 +11,7 @@ use gateway_core::config::units::Bytes;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Family, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_plugin_common::coding::Decoder;
 use gateway_plugin_common::headers;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
@@ -44,6 +44,7 @@ pub(crate) struct RequestDecompression {
 
 impl Plugin for RequestDecompression {
     const NAME: &'static str = "request_decompression";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str = "Decodes compressed request bodies, up to a size limit.";
     type Config = Config;
 

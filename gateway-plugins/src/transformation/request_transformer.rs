@@ -9,7 +9,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::forwarding::{is_settable, remove_claims};
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Family, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::template::Moment;
 use gateway_plugin_common::facts;
 use gateway_plugin_common::query::{self, Query};
@@ -36,6 +36,7 @@ pub(crate) struct RequestTransformer {
 
 impl Plugin for RequestTransformer {
     const NAME: &'static str = "request_transformer";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str = "Changes the header fields, the query and the JSON body of requests.";
     type Config = Config;
 

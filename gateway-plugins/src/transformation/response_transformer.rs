@@ -16,7 +16,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
+    Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
 };
 use gateway_core::template::Moment;
 use gateway_plugin_common::facts;
@@ -59,6 +59,7 @@ pub(crate) struct ResponseTransformer {
 
 impl Plugin for ResponseTransformer {
     const NAME: &'static str = "response_transformer";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str = "Changes the header fields, the cookies and the JSON body of responses.";
     const EXAMPLE: &'static str = include_str!("../../examples/response_transformer.yaml");
     type Config = Config;

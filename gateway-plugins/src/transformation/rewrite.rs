@@ -10,7 +10,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Family, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use gateway_plugin_common::facts;
 use gateway_plugin_common::parse;
@@ -103,6 +103,7 @@ struct RewriteRefusal(&'static str);
 
 impl Plugin for Rewrite {
     const NAME: &'static str = "rewrite";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str = "Changes the path, the query and the `Host` that the target receives.";
     const GUARDS: bool = false;
     type Config = Config;

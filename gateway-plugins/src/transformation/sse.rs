@@ -16,7 +16,7 @@ use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
+    Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::headers;
@@ -72,6 +72,7 @@ const HEARTBEATS: Metric =
 
 impl Plugin for Sse {
     const NAME: &'static str = "sse";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str = "Keeps event streams alive with comments, and limits their duration.";
     const GUARDS: bool = false;
     type Config = Config;

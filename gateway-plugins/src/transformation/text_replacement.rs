@@ -19,7 +19,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
+    Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
 };
 use gateway_core::template::{Facts, Moment, Render, Template, TextContext};
 use gateway_plugin_common::coding::Decoder;
@@ -101,6 +101,7 @@ pub(crate) struct TextReplacement {
 
 impl Plugin for TextReplacement {
     const NAME: &'static str = "text_replacement";
+    const FAMILY: Family = Family::Transformation;
     const SUMMARY: &'static str = "Replaces texts in response bodies while they are streamed.";
     const EXAMPLE: &'static str = include_str!("../../examples/text_replacement.yaml");
     const GUARDS: bool = false;

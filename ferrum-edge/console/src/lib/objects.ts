@@ -209,6 +209,8 @@ export async function apply(changes: Change[], note: string, etag: string | null
 
 export interface Plugin {
   name: string;
+  /** Which plugins it is shown with. */
+  family: string;
   summary: string;
   example: string;
   schema: any;

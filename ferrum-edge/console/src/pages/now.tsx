@@ -17,6 +17,9 @@ const LOOK = 2000;
 const RECENT = 5;
 const history = new History();
 
+/** A part of all requests. */
+const share = (part: number, requests: number): string => (requests ? `${((part / requests) * 100).toFixed(part ? 1 : 0)} %` : '–');
+
 export function Now() {
   const [, turn] = useReducer((n: number) => n + 1, 0);
   const shown = useRef(history);
@@ -30,6 +33,7 @@ export function Now() {
   const total = (pick: (step: (typeof steps)[0]) => number) => recent.reduce((all, step) => all + pick(step), 0);
   const requests = total((step) => step.total.requests);
   const errors = total((step) => step.total.errors);
+  const refused = total((step) => step.total.classes[3]!);
   const buckets = merged(recent.map((step) => step.total));
   const last = steps.at(-1);
   const list = troubles(status.value);
@@ -39,7 +43,8 @@ export function Now() {
       {asked.error && <Notice kind="bad">{asked.error}</Notice>}
       <div class="tiles">
         <Tile label={n.requests} value={rate(requests / span)} trend={history.rates((step) => step.total.requests)} />
-        <Tile label={n.errors} value={requests ? `${((errors / requests) * 100).toFixed(errors ? 1 : 0)} %` : '–'} kind={requests && errors / requests > 0.01 ? 'bad' : ''} trend={history.rates((step) => step.total.errors)} />
+        <Tile label={n.errors} value={share(errors, requests)} kind={requests && errors / requests > 0.01 ? 'bad' : ''} trend={history.rates((step) => step.total.errors)} />
+        <Tile label={n.refused} value={share(refused, requests)} trend={history.rates((step) => step.total.classes[3]!)} />
         <Tile label={n.median} value={seconds(percentile(history.bounds, buckets, 0.5))} />
         <Tile label={n.p99} value={seconds(percentile(history.bounds, buckets, 0.99))} />
         <Tile label={n.active} value={String(last?.active ?? asked.data?.active_requests ?? '–')} />
@@ -148,7 +153,8 @@ function Table({ of, title }: { of: 'proxies' | 'targets' | 'callers'; title: st
             { name: 'name', title: { proxies: n.proxy, targets: n.target, callers: n.caller }[of], width: '2fr', cell: (row) => (link(row) ? <a href={link(row)!}>{row.name}</a> : name(row)), sort: byText(name) },
             ...(of === 'targets' ? [{ name: 'group', title: n.upstream, width: '1.4fr', minor: true, cell: (row: Row) => row.group || '–', sort: byText<Row>((row) => row.group) }] : []),
             { name: 'rate', title: n.rate, width: '6rem', right: true, cell: (row) => rate(row.requests / row.span), sort: byNumber((row) => row.requests) },
-            { name: 'errors', title: n.errors, width: '5.5rem', right: true, cell: (row) => (row.errors ? <span class="bad-text">{`${((row.errors / Math.max(1, row.requests)) * 100).toFixed(1)} %`}</span> : row.requests ? '0' : '–'), sort: byNumber((row) => row.errors) },
+            { name: 'errors', title: n.errors, width: '5.5rem', right: true, cell: (row) => (row.errors ? <span class="bad-text">{share(row.errors, row.requests)}</span> : row.requests ? '0' : '–'), sort: byNumber((row) => row.errors) },
+            { name: 'refused', title: '4xx', width: '5rem', right: true, minor: true, cell: (row) => (row.classes[3] ? share(row.classes[3], row.requests) : row.requests ? '0' : '–'), sort: byNumber((row) => row.classes[3]!) },
             { name: 'p50', title: 'p50', width: '5rem', right: true, minor: true, cell: (row) => seconds(row.p50), sort: byNumber((row) => row.p50 ?? 0) },
             { name: 'p99', title: 'p99', width: '5rem', right: true, cell: (row) => seconds(row.p99), sort: byNumber((row) => row.p99 ?? 0) },
             { name: 'trend', title: n.trend, width: '8rem', minor: true, cell: (row) => <Spark values={row.trend} label={`${name(row)}: ${n.trend}`} /> },

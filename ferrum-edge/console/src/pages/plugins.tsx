@@ -86,6 +86,10 @@ function All() {
   );
 }
 
+const families = Object.keys(t.plugins.families);
+/** A newer gateway may have families that this console does not know. */
+const familyOf = ({ family }: { family: string }): string => (family in t.plugins.families ? family : 'other');
+
 function Choose({ proxy }: { proxy: string | null }) {
   const [text, setText] = useState('');
   const wanted = text.trim().toLowerCase();
@@ -96,18 +100,27 @@ function Choose({ proxy }: { proxy: string | null }) {
       <div class="toolbar">
         <input type="search" aria-label={t.search} placeholder={t.search} value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </div>
-      <ul class="cards">
-        {found.map((one) => (
-          <li>
-            <a href={`${href('plugins', 'new')}?plugin=${encodeURIComponent(one.name)}${proxy ? `&proxy=${encodeURIComponent(proxy)}` : ''}`}>
-              <strong>{one.name}</strong>
-              <span>
-                <Marked text={one.summary} />
-              </span>
-            </a>
-          </li>
-        ))}
-      </ul>
+      {!found.length && <p class="muted" role="status">{t.plugins.noneFound}</p>}
+      {families.map((family) => {
+        const these = found.filter((one) => familyOf(one) === family);
+        return these.length > 0 && (
+          <section class="family" key={family}>
+            <h2>{t.plugins.families[family]}</h2>
+            <ul class="cards">
+              {these.map((one) => (
+                <li key={one.name}>
+                  <a href={`${href('plugins', 'new')}?plugin=${encodeURIComponent(one.name)}${proxy ? `&proxy=${encodeURIComponent(proxy)}` : ''}`}>
+                    <strong>{one.name}</strong>
+                    <span>
+                      <Marked text={one.summary} />
+                    </span>
+                  </a>
+                </li>
+              ))}
+            </ul>
+          </section>
+        );
+      })}
     </Page>
   );
 }

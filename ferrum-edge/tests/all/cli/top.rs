@@ -40,9 +40,11 @@ proxies:
       plugins: [{ plugin_config_id: answer }] }
   - { id: broken, listen_path: /broken, backend_scheme: http, upstream_id: group }
   - { id: split, listen_path: /split, backend_scheme: http, upstream_id: group, plugins: [{ plugin_config_id: to }] }
+  - { id: shut, listen_path: /shut, backend_scheme: http, upstream_id: group, plugins: [{ plugin_config_id: refuse }] }
   - { id: idle, listen_path: /idle, backend_scheme: http, upstream_id: group }
 plugin_configs:
   - { id: answer, plugin_name: request_termination, scope: proxy_group, config: { status_code: 200, body: good } }
+  - { id: refuse, plugin_name: request_termination, scope: proxy_group, config: { status_code: 429 } }
   - { id: to, plugin_name: traffic_split, scope: proxy_group, config: { splits: [{ upstream_id: chosen, weight: 1 }] } }
 ",
     );
@@ -66,7 +68,7 @@ plugin_configs:
         String::from_utf8(output.stdout).unwrap()
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let busy = ["/good", "/broken", "/split"].map(|path| busy(gateway.http, path, &stop));
+    let busy = ["/good", "/broken", "/split", "/shut"].map(|path| busy(gateway.http, path, &stop));
     let board: Value = serde_json::from_str(&top(&["--once", "--json", "--interval", "2s"])).unwrap();
     let text = top(&["--once", "--interval", "500ms"]);
     stop.store(true, Ordering::Relaxed);
@@ -85,6 +87,9 @@ plugin_configs:
         let line = find(&board, table, name);
         assert!(line["errors_per_second"].as_f64().unwrap() > 0.0, "{table}: {board:#}");
     }
+    let shut = find(&board, "proxies", "shut");
+    assert!(shut["client_errors_per_second"].as_f64().unwrap() > 1.0, "{board:#}");
+    assert_eq!(shut["errors_per_second"], 0.0, "a refusal is no error of the gateway: {board:#}");
     assert_eq!(
         find(&board, "proxies", "idle")["requests_per_second"],
         0.0,
