@@ -4,6 +4,7 @@ pub mod between;
 pub mod cut;
 pub mod drain;
 pub mod flow;
+mod flow_session;
 pub mod live_bytes;
 pub mod metered;
 pub mod pacer;

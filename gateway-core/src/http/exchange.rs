@@ -461,6 +461,11 @@ impl Exchange {
 pub struct PluginState(SmallVec<[(u16, Box<dyn Any + Send + Sync>); 2]>);
 
 impl PluginState {
+    /// Whether no plugin keeps anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Keeps `value` for this seat, replacing an earlier one.
     pub fn put<T: Any + Send + Sync>(&mut self, seat: impl Into<SeatNumber>, value: T) {
         let boxed: Box<dyn Any + Send + Sync> = Box::new(value);

@@ -1,5 +1,6 @@
 //! The account of one datagram session. Owned, unlike a stream's, since a table holds very many of them.
 
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -7,11 +8,12 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::flow_session::FlowSession;
 use super::pipeline::{Opener, open};
 use super::relay::{Carried, RelayOutcome};
 use super::session::{Direction, MessageKind, Session};
 use crate::balance::{Flight, Target};
-use crate::config::consumer::Consumers;
+use crate::config::consumer::{Consumers, Identity};
 use crate::health::passive::FailureKind;
 use crate::http::reply::Cause;
 use crate::limit::Meters;
@@ -28,7 +30,7 @@ pub struct Flow {
     recorder: Arc<dyn Recorder>,
     route: Arc<Route>,
     target: Option<Arc<Target>>,
-    session: Session,
+    session: FlowSession,
     protocol: &'static str,
     /// Why it ended; a stable word.
     pub reason: &'static str,
@@ -63,7 +65,7 @@ impl Flow {
             recorder,
             route,
             target: None,
-            session,
+            session: FlowSession::new(session),
             protocol,
             reason: "drained",
             carried: Carried::default(),
@@ -87,14 +89,29 @@ impl Flow {
         self.protocol
     }
 
-    /// The session as it is known so far.
-    pub fn seen(&self) -> &Session {
-        &self.session
-    }
-
     /// The session as plugins see it.
     pub fn session(&mut self) -> &mut Session {
-        &mut self.session
+        self.session.whole()
+    }
+
+    /// Who the caller was recognised as.
+    pub fn identity(&self) -> Option<&Arc<Identity>> {
+        self.session.identity()
+    }
+
+    /// The address that counts as the client's.
+    pub fn client_address(&self) -> IpAddr {
+        self.session.client_address()
+    }
+
+    /// The gateway's end of it.
+    pub fn local(&self) -> SocketAddr {
+        self.session.local()
+    }
+
+    /// When it began.
+    pub fn started(&self) -> Instant {
+        self.session.started()
     }
 
     /// The target turned out not to be there, which a datagram's sender learns only afterwards.
@@ -146,13 +163,16 @@ impl Flow {
 
     fn take_meters(&mut self, route: &Route, consumers: &Consumers) {
         let around = Around { state: route, consumers, target: self.target.as_deref() };
-        let meters = route.chain.meters(&self.session, around);
+        let meters = route.chain.meters(self.session.whole(), around);
         self.meters = (!meters.is_empty()).then(|| Box::new(meters));
+        self.shrink();
     }
 
-    fn around(&self) -> Option<Around<'_>> {
-        let consumers = self.consumers.as_deref()?;
-        Some(Around { state: &self.route, consumers, target: self.target.as_deref() })
+    /// Forgets what no plugin will ask for before the record.
+    fn shrink(&mut self) {
+        if self.consumers.is_none() {
+            self.session.shrink();
+        }
     }
 
     /// Shows a datagram to the plugins that read messages, and hands on what they leave of it. What it returns is to be
@@ -161,22 +181,25 @@ impl Flow {
     /// # Errors
     /// A word for the record, when one of them ends the session.
     pub fn message(
-        &self,
+        &mut self,
         direction: Direction,
         payload: &[u8],
         forward: impl FnOnce(&[u8]),
     ) -> Result<Vec<Bytes>, &'static str> {
-        let chain = &self.route.chain;
-        let Some(around) = self.around().filter(|_| chain.reads_messages()) else {
+        let Self { route, consumers, target, session, recorder, .. } = self;
+        let chain = &route.chain;
+        let Some(consumers) = consumers.as_deref().filter(|_| chain.reads_messages()) else {
             forward(payload);
             return Ok(Vec::new());
         };
+        let around = Around { state: route, consumers, target: target.as_deref() };
+        let session = &*session.whole();
         let mut payload = Bytes::copy_from_slice(payload);
         let mut from = 0;
         loop {
             let kind = MessageKind::Datagram;
             let decided =
-                self.guard(|| chain.message(&self.session, direction, kind, &mut payload, around, from))?;
+                guard(recorder, || chain.message(session, direction, kind, &mut payload, around, from))?;
             match decided {
                 Decided::Forward => {
                     forward(&payload);
@@ -188,7 +211,7 @@ impl Flow {
                 Decided::Wait(mut decision, next) => {
                     // One loop serves all sessions of a port: nothing may wait in it.
                     let polled =
-                        self.guard(|| decision.as_mut().poll(&mut Context::from_waker(Waker::noop())))?;
+                        guard(recorder, || decision.as_mut().poll(&mut Context::from_waker(Waker::noop())))?;
                     match polled {
                         Poll::Ready(Decision::Forward(changed)) => (payload, from) = (changed, next),
                         Poll::Ready(Decision::Answer(answers)) => {
@@ -202,14 +225,6 @@ impl Flow {
         }
     }
 
-    /// One loop serves all sessions of a port: a plugin that panics costs the session that it was called for.
-    fn guard<T>(&self, hook: impl FnOnce() -> T) -> Result<T, &'static str> {
-        catch_unwind(AssertUnwindSafe(hook)).map_err(|_| {
-            self.recorder.panicked();
-            Cause::Internal.reason()
-        })
-    }
-
     /// Asks the plugins, picks a target and opens a way to it.
     ///
     /// # Errors
@@ -221,7 +236,7 @@ impl Flow {
         }
         if let Some(consumers) = &self.consumers {
             let around = Around { state: &route, consumers, target: None };
-            let connecting = std::pin::pin!(route.chain.connect(&mut self.session, around));
+            let connecting = std::pin::pin!(route.chain.connect(self.session.whole(), around));
             match guarded(connecting).await {
                 Ok(admitted) => admitted.map_err(|refusal| refusal.reason)?,
                 Err(Panicked) => {
@@ -234,10 +249,11 @@ impl Flow {
             self.take_meters(&route, &consumers);
             self.consumers = Some(consumers);
         }
-        match open(opener, &route, &self.session).await {
+        match open(opener, &route, self.session.whole()).await {
             Ok(opened) => {
                 self.target = Some(opened.picked.clone());
                 self.flight = opened.flight;
+                self.shrink();
                 Ok(opened.end)
             }
             Err(failed) => Err(failed.cause.reason()),
@@ -248,23 +264,33 @@ impl Flow {
 impl Drop for Flow {
     fn drop(&mut self) {
         let uncounted = self.uncounted();
+        let (session, target) = (&*self.session.whole(), self.target.as_deref());
         let record = SessionRecord {
-            session: &self.session,
+            session,
             route: Some(&self.route),
-            target: self.target.as_deref(),
+            target,
             protocol: self.protocol,
             reason: self.reason,
-            duration: self.session.started.elapsed(),
+            duration: session.started.elapsed(),
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
             dropped: self.dropped,
             uncounted,
         };
-        if let Some(around) = self.around() {
+        if let Some(consumers) = self.consumers.as_deref() {
+            let around = Around { state: &self.route, consumers, target };
             let panics = self.route.chain.close(&record, around);
             (0..panics.0).for_each(|_| self.recorder.panicked());
         }
         drop(std::mem::take(&mut self.flight));
         self.recorder.session(&record);
     }
+}
+
+/// One loop serves all sessions of a port: a plugin that panics costs the session that it was called for.
+fn guard<T>(recorder: &Arc<dyn Recorder>, hook: impl FnOnce() -> T) -> Result<T, &'static str> {
+    catch_unwind(AssertUnwindSafe(hook)).map_err(|_| {
+        recorder.panicked();
+        Cause::Internal.reason()
+    })
 }

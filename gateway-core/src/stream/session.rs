@@ -1,6 +1,6 @@
 //! One stream on its way through the gateway, as the plugins see it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -87,6 +87,42 @@ impl Session {
         !self.decided.is_empty()
     }
 
+    /// Whether nothing is known of it but its ends and who it is, and nobody else has its client.
+    pub(super) fn is_its_ends(&mut self) -> bool {
+        let Self { client, told, trace, state, head, fields, decided, .. } = self;
+        told.is_none()
+            && trace.is_none()
+            && head.is_none()
+            && state.is_empty()
+            && fields.is_empty()
+            && decided.is_empty()
+            && Arc::get_mut(client).is_some_and(|client| client.tls.is_none() && client.handshake.is_none())
+    }
+
+    pub(super) fn ends(&self) -> Ends {
+        Ends {
+            peer: self.client.peer,
+            local: self.client.local,
+            trusted: self.client.trusted,
+            client_address: self.client_address,
+            server_name: self.server_name.clone(),
+            identity: self.identity.clone(),
+            started: self.started,
+            unproven: self.unproven,
+        }
+    }
+
+    /// The session that it was; see [`Self::is_its_ends`].
+    pub(super) fn of_ends(ends: &Ends) -> Self {
+        let mut session = Self::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
+        session.client_address = ends.client_address;
+        session.server_name.clone_from(&ends.server_name);
+        session.identity.clone_from(&ends.identity);
+        session.started = ends.started;
+        session.unproven = ends.unproven;
+        session
+    }
+
     /// Gives the exchange back what its plugins keep.
     pub(crate) fn give_back(&mut self, exchange: &mut Exchange) {
         exchange.state = std::mem::take(&mut self.state);
@@ -132,6 +168,18 @@ impl Session {
             self.fields.push((name, value));
         }
     }
+}
+
+/// What is left of a session of which nothing is known but its ends and who it is.
+pub(super) struct Ends {
+    peer: SocketAddr,
+    pub(super) local: SocketAddr,
+    trusted: bool,
+    pub(super) client_address: IpAddr,
+    server_name: Option<Arc<str>>,
+    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) started: Instant,
+    unproven: bool,
 }
 
 /// Which way a message goes.

@@ -12,6 +12,7 @@ use gateway_core::stream::flow::Flow;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;
 
+use super::clients::addresses;
 use super::connections::SessionLookup;
 use super::headers::NewClient;
 use super::hello::Hello;
@@ -91,6 +92,11 @@ impl NewSenders {
 }
 
 impl Port {
+    /// The session of a client's address.
+    pub(super) fn session_of(&self, pair: AddressPair) -> Option<u64> {
+        self.by_client.get(pair, addresses(&self.sessions))
+    }
+
     /// A datagram of a client that has no session.
     pub(super) fn arrive(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) {
         let snapshot = self.worker.snapshot();
@@ -238,9 +244,9 @@ impl Port {
         }
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return false };
         if session.pair != pair {
-            self.by_client.remove(&session.pair);
-            session.pair = pair;
-            self.by_client.insert(pair, key);
+            let before = std::mem::replace(&mut session.pair, pair);
+            self.by_client.remove(before, key);
+            self.by_client.insert(pair, key, addresses(&self.sessions));
         }
         self.forward(key, datagram, now);
         true

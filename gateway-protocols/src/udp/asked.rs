@@ -79,18 +79,17 @@ impl Port {
 /// What is known of a session; `None` in the moment in which its target is looked for.
 fn about(session: &Session) -> Option<(About, Instant, Carried)> {
     let flow = match &session.stage {
-        SessionStage::Greeting(flow) => flow,
+        SessionStage::Greeting(greeting) => &greeting.flow,
         SessionStage::Open(open) => &open.flow,
-        SessionStage::Opening(..) => return None,
+        SessionStage::Opening(_) => return None,
     };
-    let seen = flow.seen();
     let about = About {
         protocol: flow.protocol(),
         proxy: flow.route().proxy.id.clone(),
         owner: flow.route().proxy.owner().cloned(),
-        consumer: seen.identity.as_ref().map(|identity| identity.name.clone()),
-        client: seen.client_address,
-        port: seen.client.local.port(),
+        consumer: flow.identity().map(|identity| identity.name.clone()),
+        client: flow.client_address(),
+        port: flow.local().port(),
     };
-    Some((about, seen.started, flow.carried))
+    Some((about, flow.started(), flow.carried))
 }

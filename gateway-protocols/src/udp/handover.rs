@@ -23,7 +23,7 @@ impl Port {
             Handed::Resumed => self.place.is_handed = false,
             Handed::Datagram(packet) => {
                 let pair = AddressPair { client: packet.client, local: packet.local };
-                let is_new = self.place.is_handed && !self.by_client.contains_key(&pair);
+                let is_new = self.place.is_handed && self.session_of(pair).is_none();
                 // A new session belongs to the process that reads the socket.
                 let kept = if is_new { self.worker.shared().datagrams.bounce(packet) } else { Some(packet) };
                 if let Some(packet) = kept {

@@ -20,13 +20,14 @@ use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot};
 
 use super::arrive::NewSenders;
+use super::clients::ClientTable;
 use super::connections::Connections;
 use super::dtls::{DtlsRules, Verifier};
 use super::headers::{NamedClients, accepted};
 use super::leg::{Dead, Leg};
 use super::questions::{Question, slot_of};
 use super::ready::ReadySet;
-use super::session::{Outlet, OutletOpener, REFUSED, Session, SessionStage};
+use super::session::{Greeting, Opening, Outlet, OutletOpener, REFUSED, Session, SessionStage};
 use super::stray::AddressPair;
 use super::stray::Stray;
 use crate::handover::{Gate, Handed};
@@ -41,7 +42,7 @@ pub(super) struct Port {
     pub(super) trusted: Option<Verifier>,
     pub(super) wire: Wire,
     pub(super) sessions: Slab<Session>,
-    pub(super) by_client: HashMap<AddressPair, u64>,
+    pub(super) by_client: ClientTable,
     /// Handshakes from the addresses of sessions, whose clients may have begun anew.
     pub(super) beside: HashMap<AddressPair, u64>,
     /// Sessions whose every datagram names its client.
@@ -58,7 +59,7 @@ pub(super) struct Port {
     /// Counts up with each session, so that a late event can't meet the successor in its slot.
     pub(super) generations: Vec<u32>,
     ready: ReadySet,
-    opening: FuturesUnordered<Opening>,
+    opening: FuturesUnordered<OpeningTarget>,
     opener: Arc<OutletOpener>,
     pub(super) expiry: VecDeque<(Instant, u64)>,
     pub(super) handshakes: VecDeque<u64>,
@@ -72,7 +73,8 @@ pub(super) struct Port {
     scratch: Scratch,
 }
 
-type Opening = Pin<Box<dyn Future<Output = (u64, Flow, Result<Outlet, Dead>)> + Send>>;
+/// The search for a session's target.
+type OpeningTarget = Pin<Box<dyn Future<Output = (u64, Flow, Result<Outlet, Dead>)> + Send>>;
 
 /// The socket among those of its listener.
 pub(super) struct SharedSocket {
@@ -154,7 +156,7 @@ impl Port {
             dtls,
             wire: Wire { socket: tokio::net::UdpSocket::from_std(socket)?, state, local },
             sessions: Slab::new(),
-            by_client: HashMap::new(),
+            by_client: ClientTable::default(),
             beside: HashMap::new(),
             named: NamedClients::default(),
             arrivals: NewSenders::default(),
@@ -259,9 +261,9 @@ impl Port {
     }
 
     pub(super) fn take_request(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) {
-        match self.by_client.get(&pair) {
-            Some(key) if self.is_sealed(*key) => self.take_sealed(pair, *key, datagram, now),
-            Some(key) => self.forward(*key, datagram, now),
+        match self.session_of(pair) {
+            Some(key) if self.is_sealed(key) => self.take_sealed(pair, key, datagram, now),
+            Some(key) => self.forward(key, datagram, now),
             None if self.forward_to_before(pair, datagram) => {}
             None => self.arrive(pair, datagram, now),
         }
@@ -294,16 +296,14 @@ impl Port {
     /// Finds a target for a session whose client is ready.
     pub(super) fn open(&mut self, key: u64) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
+        let SessionStage::Greeting(greeting) = &mut session.stage else { return };
         let (looking, mut stop) = oneshot::channel();
-        let early = SessionStage::Opening(std::mem::take(&mut session.early), looking);
-        let stage = std::mem::replace(&mut session.stage, early);
-        let SessionStage::Greeting(mut flow) = stage else {
-            session.stage = stage;
-            return;
-        };
+        let opening = Opening { waiting: std::mem::take(&mut greeting.early), looking };
+        let stage = std::mem::replace(&mut session.stage, SessionStage::Opening(Box::new(opening)));
+        let SessionStage::Greeting(greeting) = stage else { return };
+        let Greeting { mut flow, .. } = *greeting;
         session.client.tell(flow.session());
         let opener = self.opener.clone();
-        let mut flow = *flow;
         self.opening.push(Box::pin(async move {
             let outlet = tokio::select! {
                 biased;

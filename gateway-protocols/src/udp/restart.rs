@@ -2,12 +2,12 @@
 //! somebody who sends hellos in its name. The new handshake goes on beside the session, which ends only when the new
 //! client has finished.
 
-use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use gateway_core::snapshot::streams::Transport;
 
+use super::clients::addresses;
 use super::hello::Hello;
 use super::port::Port;
 use super::questions::slot_of;
@@ -42,7 +42,7 @@ impl Port {
         let Some(beside) = beside else { return self.forward(key, datagram, now) };
         // What is not sealed belongs to a handshake. Of the rest nobody knows whose it is but who can open it.
         self.forward(beside, datagram, now);
-        if !is_plain(datagram) && self.by_client.get(&pair) == Some(&key) {
+        if !is_plain(datagram) && self.session_of(pair) == Some(key) {
             self.forward(key, datagram, now);
         }
     }
@@ -60,8 +60,8 @@ impl Port {
 
     /// Registers a new session by its client's address, or beside the one that has it.
     pub(super) fn join(&mut self, pair: AddressPair, key: u64) {
-        if let Entry::Vacant(place) = self.by_client.entry(pair) {
-            place.insert(key);
+        if self.session_of(pair).is_none() {
+            self.by_client.insert(pair, key, addresses(&self.sessions));
         } else if let Some(before) = self.beside.insert(pair, key) {
             self.end(before, "handshake_displaced");
         }
@@ -73,14 +73,14 @@ impl Port {
             return;
         }
         self.beside.remove(&pair);
-        if let Some(before) = self.by_client.insert(pair, key) {
+        if let Some(before) = self.by_client.insert(pair, key, addresses(&self.sessions)) {
             self.end(before, RESTARTED);
         }
     }
 
     /// Ends the session that keeps its restarted client out because there may be no more; true when there was one.
     pub(super) fn yield_place(&mut self, pair: AddressPair) -> bool {
-        let before = self.beside.get(&pair).or_else(|| self.by_client.get(&pair)).copied();
+        let before = self.beside.get(&pair).copied().or_else(|| self.session_of(pair));
         if let Some(before) = before {
             self.end(before, RESTARTED);
         }
@@ -96,12 +96,10 @@ impl Port {
         if self.beside.get(&pair) == Some(&key) {
             self.beside.remove(&pair);
         }
-        if self.by_client.get(&pair) != Some(&key) {
-            return;
-        }
-        match self.beside.remove(&pair) {
-            Some(beside) => drop(self.by_client.insert(pair, beside)),
-            None => drop(self.by_client.remove(&pair)),
+        if self.by_client.remove(pair, key)
+            && let Some(beside) = self.beside.remove(&pair)
+        {
+            self.by_client.insert(pair, beside, addresses(&self.sessions));
         }
     }
 }

@@ -38,8 +38,8 @@ pub(super) struct Session {
     pub(super) stage: SessionStage,
     pub(super) last: Instant,
     pub(super) idle: Duration,
-    /// Replies together may be this many times as large as the requests so far.
-    amplification: Option<f64>,
+    /// Replies together may be this many times as large as the requests so far; infinite without a limit.
+    amplification: f64,
     /// Bytes of datagrams from the client, and of payload to it.
     taken: u64,
     given: u64,
@@ -47,17 +47,29 @@ pub(super) struct Session {
     pub(super) named: Option<Box<SocketAddr>>,
     /// Connection ids, where QUIC passes through unopened.
     pub(super) ids: Option<Box<Ids>>,
-    /// Payload that came in the same datagram as the end of the client's handshake.
-    pub(super) early: Vec<Vec<u8>>,
 }
 
 /// How far a session is.
 pub(super) enum SessionStage {
     /// The client's handshake; no target has been asked yet.
-    Greeting(Box<Flow>),
-    /// A target is being found; first datagrams wait. Whoever looks for it can be told why to stop.
-    Opening(Vec<Vec<u8>>, oneshot::Sender<Dead>),
+    Greeting(Box<Greeting>),
+    /// A target is being found; first datagrams wait.
+    Opening(Box<Opening>),
     Open(Box<OpenSession>),
+}
+
+/// A session whose client has not said who it is.
+pub(super) struct Greeting {
+    pub(super) flow: Flow,
+    /// Payload that came in the same datagram as the end of the handshake.
+    pub(super) early: Vec<Vec<u8>>,
+}
+
+/// A session for which a target is looked for.
+pub(super) struct Opening {
+    pub(super) waiting: Vec<Vec<u8>>,
+    /// Tells whoever looks for it why to stop.
+    pub(super) looking: oneshot::Sender<Dead>,
 }
 
 /// A session with its target.
@@ -93,22 +105,10 @@ impl Session {
     pub(super) fn new(pair: AddressPair, client: Leg, flow: Flow, now: Instant) -> Self {
         let rules = rules(flow.route());
         let idle = rules.and_then(|rules| rules.idle_timeout).unwrap_or(MAX_IDLE);
-        let amplification = rules.and_then(|rules| rules.max_response_amplification);
+        let amplification = rules.and_then(|rules| rules.max_response_amplification).unwrap_or(f64::INFINITY);
         let ids = rules.is_some_and(|rules| rules.passthrough).then(Box::default);
-        let (stage, early) = (SessionStage::Greeting(Box::new(flow)), Vec::new());
-        Self {
-            pair,
-            client,
-            stage,
-            last: now,
-            idle,
-            amplification,
-            taken: 0,
-            given: 0,
-            named: None,
-            ids,
-            early,
-        }
+        let stage = SessionStage::Greeting(Box::new(Greeting { flow, early: Vec::new() }));
+        Self { pair, client, stage, last: now, idle, amplification, taken: 0, given: 0, named: None, ids }
     }
 
     /// A datagram came from the client. `reply` sends to the client.
@@ -121,7 +121,7 @@ impl Session {
         self.taken += datagram.len() as u64;
         // Of an established DTLS session only what its client has sealed keeps it: anybody can send the rest.
         let mut heard = !self.client.is_ready();
-        let (stage, early) = (&mut self.stage, &mut self.early);
+        let stage = &mut self.stage;
         let (mut dead, mut answers) = (Ok(()), Vec::new());
         let received = self.client.receive(datagram, &mut |emit| match emit {
             Emit::Wire(bytes) => reply(bytes),
@@ -129,16 +129,8 @@ impl Session {
                 heard = true;
                 match stage {
                     // The handshake was done a moment ago; the target is asked for once this datagram is read.
-                    SessionStage::Greeting(_) => {
-                        if early.len() < MAX_WAITING {
-                            early.push(payload.to_vec());
-                        }
-                    }
-                    SessionStage::Opening(waiting, _) => {
-                        if waiting.len() < MAX_WAITING {
-                            waiting.push(payload.to_vec());
-                        }
-                    }
+                    SessionStage::Greeting(greeting) => keep(&mut greeting.early, payload),
+                    SessionStage::Opening(opening) => keep(&mut opening.waiting, payload),
                     SessionStage::Open(open) => match open.forward(payload) {
                         Ok(more) => answers.extend(more),
                         Err(error) if dead.is_ok() => dead = Err(error),
@@ -166,12 +158,12 @@ impl Session {
         let SessionStage::Open(open) = &mut self.stage else { return Ok(()) };
         let OpenSession { flow, socket, target, header, .. } = &mut **open;
         let (client, given) = (&mut self.client, &mut self.given);
-        let most = self.amplification.map(|factor| factor * self.taken as f64);
+        let most = self.amplification * self.taken as f64;
         let (mut dead, mut answers) = (Ok(()), Vec::new());
         let received = target.receive(datagram, &mut |emit| match emit {
             Emit::Wire(bytes) => drop(socket.send(bytes)),
             Emit::Payload(payload) => {
-                if most.is_some_and(|most| (*given + payload.len() as u64) as f64 > most) {
+                if (*given + payload.len() as u64) as f64 > most {
                     flow.count_dropped();
                     return;
                 }
@@ -223,8 +215,8 @@ impl Session {
         // From here on the session has its account, so that whatever fails now is in its record.
         let SessionStage::Open(open) = &mut self.stage else { return Ok(()) };
         open.tick(Instant::now())?;
-        if let SessionStage::Opening(waiting, _) = stage {
-            for payload in waiting {
+        if let SessionStage::Opening(opening) = stage {
+            for payload in opening.waiting {
                 open.forward(&payload)?;
             }
         }
@@ -240,7 +232,7 @@ impl Session {
         })?;
         match &mut self.stage {
             SessionStage::Open(open) => open.tick(now),
-            SessionStage::Greeting(_) | SessionStage::Opening(..) => Ok(()),
+            SessionStage::Greeting(_) | SessionStage::Opening(_) => Ok(()),
         }
     }
 
@@ -248,7 +240,7 @@ impl Session {
     pub(super) fn wake(&self) -> Option<Instant> {
         let target = match &self.stage {
             SessionStage::Open(open) => open.target.wake(),
-            SessionStage::Greeting(_) | SessionStage::Opening(..) => None,
+            SessionStage::Greeting(_) | SessionStage::Opening(_) => None,
         };
         [self.client.wake(), target].into_iter().flatten().min()
     }
@@ -282,9 +274,9 @@ impl Session {
             _ => self.close_notify(reply),
         }
         match self.stage {
-            SessionStage::Greeting(mut flow) => flow.reason = reason,
+            SessionStage::Greeting(mut greeting) => greeting.flow.reason = reason,
             // The account is with whoever looks for a target. One that has just been found is not waited for.
-            SessionStage::Opening(_, looking) => drop(looking.send(reason)),
+            SessionStage::Opening(opening) => drop(opening.looking.send(reason)),
             SessionStage::Open(mut open) => {
                 open.flow.reason = reason;
                 if TARGET_FAILS.contains(&reason) {
@@ -292,6 +284,13 @@ impl Session {
                 }
             }
         }
+    }
+}
+
+/// Keeps a datagram for later, as far as there is room.
+fn keep(waiting: &mut Vec<Vec<u8>>, payload: &[u8]) {
+    if waiting.len() < MAX_WAITING {
+        waiting.push(payload.to_vec());
     }
 }
 
