@@ -81,7 +81,7 @@ pub struct Import {
     pub consumers: Vec<Value>,
     /// What became of each construct.
     pub report: Report,
-    /// Where the importer is, for [`Import::miss`].
+    /// Where the importer is, for [`Import::not_converted_here`].
     pub(crate) here: At,
     open: bool,
     /// Whether its proxies would have more plugins than an import may make.
@@ -163,33 +163,39 @@ impl Import {
     }
 
     pub(crate) fn finish(&mut self) {
-        self.leave_told_fields();
+        self.remove_own_fields();
         self.upstreams.iter_mut().for_each(join_targets);
         self.report.sort();
     }
 
-    /// Notes what means the same here.
-    pub(crate) fn done(&mut self, at: At, what: impl fmt::Display) {
+    /// Reports a construct that means the same here.
+    pub(crate) fn converted(&mut self, at: At, what: impl fmt::Display) {
         self.note(Conversion::Converted, at, what, "", "");
     }
 
-    /// Notes what needs no counterpart.
-    pub(crate) fn needless(&mut self, at: At, what: impl fmt::Display, why: &str) {
-        self.note(Conversion::Needless, at, what, why, "");
+    /// Reports a construct that needs no counterpart.
+    pub(crate) fn not_needed(&mut self, at: At, what: impl fmt::Display, why: &str) {
+        self.note(Conversion::NotNeeded, at, what, why, "");
     }
 
-    /// Notes what differs for some requests.
+    /// Reports a construct that differs for some requests.
     pub(crate) fn partial(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
         self.note(Conversion::Partial, at, what, why, todo);
     }
 
-    /// Notes what is not translated.
-    pub(crate) fn lost(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
-        self.note(Conversion::Lost, at, what, why, todo);
+    /// Reports a construct that is not converted.
+    pub(crate) fn not_converted(
+        &mut self,
+        at: At,
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        todo: &str,
+    ) {
+        self.note(Conversion::NotConverted, at, what, why, todo);
     }
 
-    /// Notes something that guards and can't be translated; says whether what it guarded has to be closed.
-    pub(crate) fn guard(
+    /// Reports an access rule that is not converted. Returns whether the caller has to close the routes that it protected.
+    pub(crate) fn guard_not_converted(
         &mut self,
         at: At,
         what: impl fmt::Display,
@@ -201,9 +207,9 @@ impl Import {
         !self.open
     }
 
-    /// Notes what is not translated, or differs, where the importer is.
-    pub(crate) fn miss(&mut self, what: impl fmt::Display, why: impl fmt::Display) {
-        self.note(Conversion::Lost, self.here, what, why, "");
+    /// Reports a construct at [`Import::here`] that is not converted.
+    pub(crate) fn not_converted_here(&mut self, what: impl fmt::Display, why: impl fmt::Display) {
+        self.note(Conversion::NotConverted, self.here, what, why, "");
     }
 
     fn note(
@@ -217,8 +223,14 @@ impl Import {
         self.report.add(outcome, at, what.to_string(), why.to_string(), todo.to_owned());
     }
 
-    /// Notes something that is closed whatever is asked for: it leads nowhere that could be opened.
-    pub(crate) fn closed(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
+    /// Reports a route that is closed also with [`Options::open`]: it has no target that could be opened.
+    pub(crate) fn route_closed(
+        &mut self,
+        at: At,
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        todo: &str,
+    ) {
         self.note(Conversion::Closed, at, what, why, todo);
     }
 
@@ -475,7 +487,7 @@ impl Import {
             To::Redirect(config) => drop(self.plugin(id, "redirect", config)),
             To::Files(config) => drop(self.plugin(id, "static_files", config)),
             To::Closed => {
-                self.plugin(id, "request_termination", RequestTermination::closed().into());
+                self.plugin(id, "request_termination", RequestTermination::of_closed_route().into());
             }
         }
     }

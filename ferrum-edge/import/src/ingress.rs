@@ -184,19 +184,24 @@ impl Ingress<'_> {
             Some("Ingress") => {
                 let what = format!("Ingress {}", name.1);
                 let todo = "convert it with `kubectl convert`";
-                self.out.lost(document.at, what, "only networking.k8s.io/v1 is known", todo);
+                self.out.not_converted(document.at, what, "only networking.k8s.io/v1 is known", todo);
             }
             Some("Service") => drop(self.services.insert(name, document)),
             Some("ConfigMap") if controller::is_of(&document) => self.controllers.push(document),
             Some("Secret") => drop(self.secrets.insert(name, document)),
             Some(kind @ ("Gateway" | "HTTPRoute" | "Middleware" | "IngressRoute" | "KongPlugin")) => {
-                self.out.lost(document.at, format_args!("{kind} {}", name.1), "it is not translated", "");
+                self.out.not_converted(
+                    document.at,
+                    format_args!("{kind} {}", name.1),
+                    "it is not translated",
+                    "",
+                );
             }
             Some(kind) => {
                 let what = format!("{kind} {}", name.1);
-                self.out.needless(document.at, what, "it is no part of the routing");
+                self.out.not_needed(document.at, what, "it is no part of the routing");
             }
-            None => self.out.lost(document.at, "an object", "it has no kind", ""),
+            None => self.out.not_converted(document.at, "an object", "it has no kind", ""),
         }
         None
     }
@@ -210,7 +215,7 @@ impl Ingress<'_> {
         for tls in spec.each("tls") {
             let secret = tls.text_of("secretName").unwrap_or("the controller's own");
             let why = format!("the certificate is in the Secret `{secret}`");
-            self.out.lost(
+            self.out.not_converted(
                 tls.at,
                 format_args!("{what}: tls"),
                 why,
@@ -227,7 +232,7 @@ impl Ingress<'_> {
             let host = rule.text_of("host").unwrap_or("").to_ascii_lowercase();
             let good = host.is_empty() || !host.trim_start_matches("*.").contains('*');
             if !good {
-                self.out.lost(rule.at, format_args!("{what}: host {host}"), "it is not a name", "");
+                self.out.not_converted(rule.at, format_args!("{what}: host {host}"), "it is not a name", "");
                 continue;
             }
             let says = |key: &str, or: bool| annotations::get(ingress, key).map_or(or, |it| it == "true");
@@ -261,7 +266,7 @@ impl Ingress<'_> {
                 self.out.route(route);
             }
         }
-        self.out.done(ingress.at, what);
+        self.out.converted(ingress.at, what);
     }
 
     /// Which paths, and in which order.
@@ -281,7 +286,12 @@ impl Ingress<'_> {
                     Matcher::regex(whole)
                 } else {
                     let why = "this regex is none here";
-                    self.out.closed(path.at, format_args!("{what}: path {text}"), why, "write it otherwise");
+                    self.out.route_closed(
+                        path.at,
+                        format_args!("{what}: path {text}"),
+                        why,
+                        "write it otherwise",
+                    );
                     route.to = To::Closed;
                     Matcher::prefix("/")
                 }
@@ -330,7 +340,7 @@ impl Ingress<'_> {
             None => match self.target(namespace, backend) {
                 Ok((host, port)) => To::Host { host, port, is_tls: common.is_tls },
                 Err(why) => {
-                    self.out.lost(
+                    self.out.not_converted(
                         backend.at,
                         format_args!("{what}: backend"),
                         format_args!("{why}; it answers 503"),

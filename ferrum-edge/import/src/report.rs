@@ -24,21 +24,21 @@ pub enum Conversion {
     /// It means the same here.
     Converted,
     /// It needs no counterpart: the gateway does so anyway, or it is about the other program's process.
-    Needless,
-    /// It is translated, and differs for some requests.
+    NotNeeded,
+    /// It is converted, and differs for some requests.
     Partial,
-    /// It is not translated.
-    Lost,
-    /// What it guarded answers 503.
+    /// It is not converted.
+    NotConverted,
+    /// It is an access rule that is not converted: the routes that it protected answer 503.
     Closed,
-    /// It guarded something that is open now (`--open`).
+    /// It is an access rule that is not converted: the routes that it protected are open (`--open`).
     Opened,
 }
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing is lost.
+    /// The gateway behaves the same.
     Info,
     /// Some requests are answered otherwise.
     Warning,
@@ -50,8 +50,8 @@ impl Conversion {
     /// How much it matters.
     pub fn severity(self) -> Severity {
         match self {
-            Self::Converted | Self::Needless => Severity::Info,
-            Self::Partial | Self::Lost => Severity::Warning,
+            Self::Converted | Self::NotNeeded => Severity::Info,
+            Self::Partial | Self::NotConverted => Severity::Warning,
             Self::Closed | Self::Opened => Severity::Danger,
         }
     }
@@ -64,9 +64,9 @@ impl Conversion {
     /// What to do about it, where the importer says nothing more exact.
     fn todo(self) -> &'static str {
         match self {
-            Self::Converted | Self::Needless => "",
+            Self::Converted | Self::NotNeeded => "",
             Self::Partial => "check whether it matters",
-            Self::Lost => "write it by hand where it is needed",
+            Self::NotConverted => "write it by hand where it is needed",
             Self::Closed => "guard it by hand, then remove `request_termination`; `--open` leaves it open",
             Self::Opened => "guard it by hand before it takes traffic",
         }
@@ -76,9 +76,9 @@ impl Conversion {
     pub fn name(self) -> &'static str {
         match self {
             Self::Converted => "converted",
-            Self::Needless => "not needed",
+            Self::NotNeeded => "not needed",
             Self::Partial => "converted in part",
-            Self::Lost => "not converted",
+            Self::NotConverted => "not converted",
             Self::Closed => "closed (503)",
             Self::Opened => "OPEN",
         }
@@ -169,9 +169,9 @@ pub struct Report {
 
 const ORDER: [Conversion; 6] = [
     Conversion::Converted,
-    Conversion::Needless,
+    Conversion::NotNeeded,
     Conversion::Partial,
-    Conversion::Lost,
+    Conversion::NotConverted,
     Conversion::Closed,
     Conversion::Opened,
 ];

@@ -231,7 +231,12 @@ fn settled(out: &mut Import, name: &str, items: Vec<Item>) -> Vec<Item> {
             continue;
         };
         if made.len() + left.len() > MAX_ITEMS {
-            out.closed(At::default(), name, "its rules change requests in too many ways", "write it by hand");
+            out.route_closed(
+                At::default(),
+                name,
+                "its rules change requests in too many ways",
+                "write it by hand",
+            );
             item.ending = RouteEnd::new(At::default(), To::Closed);
             item.plugins.clear();
             made.push(item);

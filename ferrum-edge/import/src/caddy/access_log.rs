@@ -12,12 +12,12 @@ impl Caddy<'_> {
     pub(super) fn log(&mut self, line: &CaddyLine, scope: &mut Scope) {
         if line.name() != "log" {
             let why = "all requests have records";
-            return self.out.lost(line.at, line.text(), why, "see gateway.access_log");
+            return self.out.not_converted(line.at, line.text(), why, "see gateway.access_log");
         }
         let inner = |name: &str| line.inner().iter().find(|it| it.name() == name);
         let Some(mut log) = place(inner("output")) else {
             let why = "this output can't be said here";
-            return self.out.lost(line.at, line.text(), why, "see gateway.access_log");
+            return self.out.not_converted(line.at, line.text(), why, "see gateway.access_log");
         };
         let format = inner("format").map_or("json", |format| format.word(1));
         if !matches!(format, "json" | "console") {
@@ -27,7 +27,7 @@ impl Caddy<'_> {
         log.rest.format(if format == "console" { "logfmt" } else { "json" });
         for other in line.inner().iter().filter(|it| matches!(it.name(), "level" | "hostnames" | "sampling"))
         {
-            self.out.lost(
+            self.out.not_converted(
                 other.at,
                 other.text(),
                 "the gateway does not support this",

@@ -32,7 +32,7 @@ impl Envoy<'_> {
                     made.extend(of_port(domain, lift, &all, listener));
                 }
             } else if rest.contains('*') {
-                for mut closed in self.closed_domain(what, host, name, &all, listener) {
+                for mut closed in self.close_domain(what, host, name, &all, listener) {
                     closed.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
                     self.out.route(closed);
                 }
@@ -57,7 +57,7 @@ impl Envoy<'_> {
     }
 
     /// Closes hosts that no name of ours means: they would go to a virtual host for others, without what guards them.
-    fn closed_domain(
+    fn close_domain(
         &mut self,
         what: &str,
         host: &Node,
@@ -71,11 +71,11 @@ impl Envoy<'_> {
         let is_own = covering.first().is_some_and(|name| all.iter().any(|it| without_port(it) == *name));
         let is_any = takes_any(all);
         if is_own || is_any && covering.is_empty() {
-            self.out.needless(host.at, place, "the virtual host takes all others, and these with them");
+            self.out.not_needed(host.at, place, "the virtual host takes all others, and these with them");
             return Vec::new();
         }
         let why = "only names and `*.` in front of one are known; its requests are closed";
-        if !self.out.guard(host.at, place, why, "write the names out") {
+        if !self.out.guard_not_converted(host.at, place, why, "write the names out") {
             return Vec::new();
         }
         let pieces: Vec<String> = domain.split('*').map(text::literal).collect();

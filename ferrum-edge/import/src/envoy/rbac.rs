@@ -15,24 +15,28 @@ impl Envoy<'_> {
         let Some(rules) = settings.get("rules") else {
             if settings.has("matcher") || !filter.has("typed_config") {
                 let why = "it has no rules that are known here";
-                made.is_closed |= self.out.guard(filter.at, what, why, super::filters::TODO);
+                made.is_closed |= self.out.guard_not_converted(filter.at, what, why, super::filters::TODO);
             } else {
-                self.out.needless(filter.at, what, "it has no rules that are enforced");
+                self.out.not_needed(filter.at, what, "it has no rules that are enforced");
             }
             return;
         };
         if !self.knows_clients && mentions(rules, "remote_ip") {
             let why = "clients' addresses come from `X-Forwarded-For` where `use_remote_address` is not set";
-            made.is_closed |=
-                self.out.guard(filter.at, what, why, "set gateway.trusted_proxies, and use `when`");
+            made.is_closed |= self.out.guard_not_converted(
+                filter.at,
+                what,
+                why,
+                "set gateway.trusted_proxies, and use `when`",
+            );
             return rules.see_all();
         }
         let Some(refused) = refused(rules) else {
             let why = "its policies ask for something that is not known here";
-            made.is_closed |= self.out.guard(filter.at, what, why, super::filters::TODO);
+            made.is_closed |= self.out.guard_not_converted(filter.at, what, why, super::filters::TODO);
             return;
         };
-        self.out.done(filter.at, what);
+        self.out.converted(filter.at, what);
         let config = draft!(RequestTermination {
             status_code: 403,
             content_type: "text/plain",

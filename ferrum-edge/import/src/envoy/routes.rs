@@ -17,7 +17,7 @@ impl Envoy<'_> {
     pub(super) fn manager(&mut self, what: &str, manager: &Node, names: &[String], mut listener: Listener) {
         self.http_filters(what, manager, &mut listener);
         let Some(config) = manager.get("route_config") else {
-            self.out.lost(
+            self.out.not_converted(
                 manager.at,
                 format_args!("{what}: rds"),
                 "what an xDS server says is not known here",
@@ -29,7 +29,7 @@ impl Envoy<'_> {
             if let Some(node) = config.get(key).filter(|it| !it.is_empty()) {
                 let what = format!("{what}: {key}");
                 let why = "settings of filters for one set of routes are not translated";
-                listener.is_closed |= self.out.guard(node.at, what, why, TODO);
+                listener.is_closed |= self.out.guard_not_converted(node.at, what, why, TODO);
             }
         }
         // What it says of headers holds for all its hosts.
@@ -101,7 +101,7 @@ impl Envoy<'_> {
         let what = format!("{what}, route {}", route.text_of("name").unwrap_or("without a name"));
         let matched = route.get("match").and_then(matched);
         let Some((path, cond)) = matched else {
-            let closes = self.out.guard(
+            let closes = self.out.guard_not_converted(
                 route.at,
                 &what,
                 "what it matches can't be translated; all that comes after it is closed",
@@ -113,7 +113,7 @@ impl Envoy<'_> {
         };
         if cond == Cond::Never {
             route.see_all();
-            self.out.needless(route.at, what, "it takes no requests");
+            self.out.not_needed(route.at, what, "it takes no requests");
             return (true, None);
         }
         let of_route = self.of_route(&what, route, of_host, listener);
@@ -135,7 +135,7 @@ impl Envoy<'_> {
             match redirected(redirect) {
                 Some(config) => To::Redirect(config),
                 None => {
-                    self.out.closed(
+                    self.out.route_closed(
                         redirect.at,
                         &what,
                         "this redirect can't be translated",
@@ -159,7 +159,7 @@ impl Envoy<'_> {
         made.matches.push(cond.with_path(&path.into()));
         made.settings = forwarding.settings.into();
         made.plugins = forwarding.plugins;
-        self.out.done(route.at, what);
+        self.out.converted(route.at, what);
         (true, Some(made))
     }
 
@@ -185,7 +185,7 @@ impl Envoy<'_> {
                     rules.push(draft!(HeaderRule { operation: "remove", target: "header", key: name }));
                 }
                 let Some((name, value)) = pair.filter(|(_, value)| !value.contains('%')) else {
-                    self.out.lost(
+                    self.out.not_converted(
                         header.at,
                         format_args!("{what}: {side}_headers_to_add"),
                         "values with `%…%` have no counterpart",

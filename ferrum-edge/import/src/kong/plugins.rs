@@ -29,12 +29,12 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     out.here = plugin.at;
     if is_off(plugin) {
         plugin.see_all();
-        return out.needless(plugin.at, place, "it is switched off");
+        return out.not_needed(plugin.at, place, "it is switched off");
     }
     super::defaults::see(&theirs, plugin);
     if theirs == "prometheus" {
         plugin.see_all();
-        return out.needless(plugin.at, place, "metrics are at /metrics of the admin port");
+        return out.not_needed(plugin.at, place, "metrics are at /metrics of the admin port");
     }
     let proxies = match at {
         Where::Proxies(proxies) => Some(proxies),
@@ -49,7 +49,7 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
         Ok(made) => made,
         Err(why) => {
             config.see_all();
-            return unknown(out, &place, &theirs, &why, plugin.at, at);
+            return plugin_not_converted(out, &place, &theirs, &why, plugin.at, at);
         }
     };
     let id = out.id("plugin", &format!("{theirs}-{}", out.plugin_configs.len() + 1));
@@ -59,10 +59,10 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     };
     let (plugin_name, config, when) = (plug.name, plug.config, plug.when);
     out.plugin_configs.push(draft!(PluginConfig { id: &id, plugin_name, scope, config, when }).into());
-    out.done(plugin.at, &place);
+    out.converted(plugin.at, &place);
     let Where::Proxies(proxies) = at else { return };
     if proxies.is_empty() {
-        out.miss(&place, "nothing it runs for was translated");
+        out.not_converted_here(&place, "nothing it runs for was translated");
     }
     attach(out, proxies, &id);
 }
@@ -108,13 +108,20 @@ pub(super) fn is_harmless(theirs: &str) -> bool {
     HARMLESS.contains(&theirs)
 }
 
-/// A plugin there is none like: whatever it may have guarded is closed.
-pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, why: &str, line: At, at: Where<'_>) {
+/// Reports a plugin that is not converted, and closes the proxies that it may have guarded.
+pub(super) fn plugin_not_converted(
+    out: &mut Import,
+    place: &str,
+    theirs: &str,
+    why: &str,
+    line: At,
+    at: Where<'_>,
+) {
     if is_harmless(theirs) {
-        out.miss(place, why);
+        out.not_converted_here(place, why);
         return;
     }
-    if !out.guard(
+    if !out.guard_not_converted(
         line,
         place,
         why,
@@ -122,7 +129,7 @@ pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, why: &str, li
     ) {
         return;
     }
-    let config = RequestTermination::closed().into();
+    let config = RequestTermination::of_closed_route().into();
     let id = out.shared_plugin(&format!("closed-{theirs}"), "request_termination", config);
     match at {
         Where::Everywhere => {
@@ -195,7 +202,7 @@ pub(super) fn credentials(
                 let password = secret(out, &at("basicauth_credentials"), password);
                 passwords.extend(password.map(|password| draft!(BasicCredential { password })));
             }
-            _ => out.miss(
+            _ => out.not_converted_here(
                 format_args!("{place}.basicauth_credentials"),
                 "a username of its own, or no password in the clear",
             ),
@@ -212,18 +219,24 @@ pub(super) fn credentials(
                 draft!(JwtCredential { secret })
             }
             _ => {
-                out.miss(place, "a secret has to have 32 bytes or more");
+                out.not_converted_here(place, "a secret has to have 32 bytes or more");
                 continue;
             }
         };
         match text(credential, "key") {
             Some(name) if name == username || Some(name) == custom_id => {}
             Some(name) if custom_id.is_none() && known_as.is_none() => {
-                out.miss(&place, format_args!("tokens name it `{name}`, which is its custom_id now"));
+                out.not_converted_here(
+                    &place,
+                    format_args!("tokens name it `{name}`, which is its custom_id now"),
+                );
                 known_as = Some(name.to_owned());
             }
             _ => {
-                out.miss(place, "tokens have to name the consumer by its username or custom_id");
+                out.not_converted_here(
+                    place,
+                    "tokens have to name the consumer by its username or custom_id",
+                );
                 continue;
             }
         }
@@ -236,9 +249,10 @@ pub(super) fn credentials(
                 let key = secret(out, &at("hmacauth_credentials"), written);
                 hmacs.extend(key.map(|key| draft!(HmacCredential { secret: key })));
             }
-            _ => {
-                out.miss(format_args!("{place}.hmacauth_credentials"), "a username of its own, or no secret")
-            }
+            _ => out.not_converted_here(
+                format_args!("{place}.hmacauth_credentials"),
+                "a username of its own, or no secret",
+            ),
         }
     }
     let made = draft!(Credentials {

@@ -94,7 +94,7 @@ impl Kong {
         self.out.here = route.at;
         let place = format!("route {called}");
         let Some(backend) = self.services.get(service).cloned() else {
-            self.out.miss(&place, format_args!("its service `{service}` is not translated"));
+            self.out.not_converted_here(&place, format_args!("its service `{service}` is not translated"));
             return;
         };
         let scheme = backend.get("backend_scheme").and_then(Value::as_str);
@@ -117,7 +117,7 @@ impl Kong {
                 self.of_service.entry(service.to_owned()).or_default().push(at);
             }
         }
-        self.leftovers(&place, route, KNOWN);
+        self.report_object(&place, route, KNOWN);
         let proxies = self.of_route.get(&called).cloned().unwrap_or_default();
         for plugin in list(route, "plugins") {
             self.later(Rank::Route, &place, plugin, Some(&proxies));
@@ -166,7 +166,7 @@ impl Kong {
         proxy.priority(asked.weight + regex);
         self.out.proxies.push(proxy.into());
         if is_closed || asked.is_closed || matches!(hosts, Hosts::Unknown) {
-            return self.close(&id);
+            return self.close_route(&id);
         }
         for plug in &asked.refusals {
             self.out.plugin_when(&id, plug.name, plug.config.clone(), plug.when.as_ref());
@@ -174,15 +174,15 @@ impl Kong {
     }
 
     /// Answers 503 to all that a proxy takes.
-    pub(super) fn close(&mut self, id: &str) {
-        self.out.plugin(id, "request_termination", RequestTermination::closed().into());
+    pub(super) fn close_route(&mut self, id: &str) {
+        self.out.plugin(id, "request_termination", RequestTermination::of_closed_route().into());
     }
 
     /// What all paths of a route have in common. `None` leaves it out, where what can't be said is not to be closed.
     fn asked(&mut self, place: &str, route: &Node, common: &mut Proxy) -> Option<RouteDemands> {
         let narrower = narrower(route, &["sources", "destinations"]);
         if let Some(key) = narrower {
-            self.out.guard(
+            self.out.guard_not_converted(
                 route.at,
                 format_args!("{place}.{key}"),
                 NOT_TRANSLATED,
@@ -194,7 +194,12 @@ impl Kong {
         let hosts = self.hosts(place, route);
         if conditions(route, common).is_none() {
             let why = format!("a regex that looks around or refers back is none here; {NOT_TRANSLATED}");
-            self.out.guard(route.at, format_args!("{place}.headers"), why, "write it otherwise");
+            self.out.guard_not_converted(
+                route.at,
+                format_args!("{place}.headers"),
+                why,
+                "write it otherwise",
+            );
             common.matches(some(texts(route, "methods")).map(|methods| vec![draft!(Match { methods })]));
             is_closed = true;
         }
@@ -217,7 +222,7 @@ impl Kong {
             };
             let what = format!("{place}.paths `{path}`");
             let why = format!("it looks around, refers back, or is too large; {NOT_TRANSLATED}");
-            if self.out.guard(route.at, what, why, "write it otherwise") {
+            if self.out.guard_not_converted(route.at, what, why, "write it otherwise") {
                 paths.push(RoutePath { path: Some(beginning(regex)), is_closed: true });
             }
         }
@@ -240,7 +245,7 @@ impl Kong {
                 Some(some) => patterns.extend(some),
                 None => {
                     let what = format!("{place}.hosts `{host}`");
-                    if self.out.guard(route.at, what, NOT_TRANSLATED, "write other hosts") {
+                    if self.out.guard_not_converted(route.at, what, NOT_TRANSLATED, "write other hosts") {
                         unknown = vec![Hosts::Unknown];
                     }
                 }
@@ -263,7 +268,7 @@ impl Kong {
             return if path.len() > 1 { path.trim_end_matches('/').to_owned() } else { path.to_owned() };
         };
         if strips {
-            self.out.miss(
+            self.out.not_converted_here(
                 format_args!("{place}.paths"),
                 format_args!(
                     "`{path}`: what a regex leaves of the path is stripped as well; see strip_listen_path"

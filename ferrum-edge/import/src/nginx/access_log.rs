@@ -38,11 +38,11 @@ impl Nginx<'_> {
                 Some(Ok((log, differs))) => {
                     match differs {
                         Some(why) => self.out.partial(directive.at, what, why, "see gateway.access_log"),
-                        None => self.out.done(directive.at, what),
+                        None => self.out.converted(directive.at, what),
                     }
                     made.push(self.logs.number(log));
                 }
-                Some(Err(why)) => self.out.lost(directive.at, what, why, "see gateway.access_log"),
+                Some(Err(why)) => self.out.not_converted(directive.at, what, why, "see gateway.access_log"),
                 None => {}
             }
         }

@@ -119,7 +119,7 @@ fn finish(out: &mut Import, block: &mut Vec<Directive>, reading: &Reading) {
         n += 1;
         let is_replaced = n > reading.start && SCRIPT.contains(&it.name.as_str());
         if is_replaced {
-            out.done(it.at, it);
+            out.converted(it.at, it);
         }
         !is_replaced
     });

@@ -36,7 +36,7 @@ impl<'d> Nginx<'_> {
             {
                 return passed;
             }
-            self.out.lost(
+            self.out.not_converted(
                 at,
                 place,
                 "it neither passes on nor answers; it answers 503",
@@ -52,7 +52,7 @@ impl<'d> Nginx<'_> {
             || alias.is_some() && !is_prefix
             || !path.is_absolute()
         {
-            self.out.lost(
+            self.out.not_converted(
                 at,
                 what,
                 "these files can't be served here; it answers 503",
@@ -66,7 +66,7 @@ impl<'d> Nginx<'_> {
         {
             let why =
                 "without a slash at its end, names of files are joined to that of the folder; it answers 503";
-            self.out.lost(alias.at, what, why, "write `alias` with a slash at its end");
+            self.out.not_converted(alias.at, what, why, "write `alias` with a slash at its end");
             return answer(To::Closed);
         }
         let mut config = folder_config(levels, &path.display().to_string());
@@ -79,7 +79,7 @@ impl<'d> Nginx<'_> {
         if index.is_none() {
             self.cut_index(site, at, place, way, &mut config);
         }
-        self.out.done(at, &what);
+        self.out.converted(at, &what);
         let name = index.as_ref().map(|(name, _)| name);
         let plain = match tried {
             Some(tried) => self.tried(site, place, tried, config, strips, name),
@@ -106,7 +106,7 @@ impl<'d> Nginx<'_> {
         if *rewritten != Rewritten::No {
             // Which script a path leads to that was made anew is not known beforehand.
             let why = "the path was rewritten on the way here; it answers 503";
-            self.out.lost(
+            self.out.not_converted(
                 pass.at,
                 format_args!("{place}: {pass}"),
                 why,
@@ -135,7 +135,7 @@ impl<'d> Nginx<'_> {
         if let Some(first) = names.iter().position(|name| site.takes_index(name, way, is_served_otherwise)) {
             let why = "another location serves the file; folders with it are answered 404";
             let todo = "put an HTTP server in front of the application, and name it for these paths";
-            self.out.closed(at, format_args!("{place}: index {}", names[first]), why, todo);
+            self.out.route_closed(at, format_args!("{place}: index {}", names[first]), why, todo);
             keep_indexes(config, &names[..first]);
             return;
         }
@@ -143,7 +143,7 @@ impl<'d> Nginx<'_> {
             return;
         };
         let why = "another location guards the file; folders with it are answered 404";
-        if self.out.guard(at, format_args!("{place}: index {}", names[first]), why, "") {
+        if self.out.guard_not_converted(at, format_args!("{place}: index {}", names[first]), why, "") {
             keep_indexes(config, &names[..first]);
         }
     }
@@ -229,7 +229,7 @@ impl<'d> Nginx<'_> {
         }
         let mut known = self.candidates(&what, tried);
         if let Some(application) = self.front(site, tried, &config, index) {
-            self.out.done(tried.at, what);
+            self.out.converted(tried.at, what);
             if known != ["{path}"] {
                 config.try_files(known);
             }
@@ -333,7 +333,7 @@ fn asks_folders(tried: Option<&Directive>, way: &LocationKind) -> bool {
     is_tried && !names_ending
 }
 
-pub(super) fn closed() -> Passed {
+pub(super) fn closed_route() -> Passed {
     Passed::new(To::Closed, Proxy::default())
 }
 

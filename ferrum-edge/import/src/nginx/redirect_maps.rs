@@ -138,7 +138,7 @@ impl<'d> Nginx<'_> {
             true => {
                 self.out.partial(directive.at, what, "the paths of its map are compared with their case", "")
             }
-            false => self.out.done(directive.at, what),
+            false => self.out.converted(directive.at, what),
         }
         for (base, config) in made {
             let mut item = Item::new(&base, To::Redirect(config.into()), "map");

@@ -33,7 +33,7 @@ impl<'d> Nginx<'_> {
         let mut internal =
             turn.levels.iter().flat_map(|level| &level.block).filter(|it| it.name == "internal");
         if let Some(internal) = internal.next() {
-            self.out.done(internal.at, format_args!("{place}: internal"));
+            self.out.converted(internal.at, format_args!("{place}: internal"));
             let answer = To::Answer(404, "text/plain".to_owned(), String::new());
             items.push(Item::new(&turn.base, answer.clone(), &label(&turn.way)));
             self.without_slash(site, turn, &levels, answer, items);
@@ -41,7 +41,7 @@ impl<'d> Nginx<'_> {
         }
         if let Some(location) = own {
             for inner in &location.block {
-                self.known(&place, inner);
+                self.report_directive(&place, inner);
             }
         }
         let before = self.vars_here.clone();
@@ -196,9 +196,11 @@ impl<'d> Nginx<'_> {
             return vec![self.files(site, place, levels, way, rewritten)];
         };
         let what = format!("{place}: {handler}");
-        let closed = || vec![Passed::new(To::Closed, Proxy::default())];
+        let closed_route = || vec![Passed::new(To::Closed, Proxy::default())];
         if handler.name == "fastcgi_pass" {
-            return self.scripts(site, place, levels, rewritten, handler).map_or_else(closed, |it| vec![it]);
+            return self
+                .scripts(site, place, levels, rewritten, handler)
+                .map_or_else(closed_route, |it| vec![it]);
         }
         if !matches!(handler.name.as_str(), "proxy_pass" | "grpc_pass") {
             let (why, todo) = match handler.name.as_str() {
@@ -209,8 +211,8 @@ impl<'d> Nginx<'_> {
                 "stub_status" => ("it answers 503", "see /metrics and /v1/status of the admin port"),
                 _ => ("the gateway does not support this; it answers 503", ""),
             };
-            self.out.lost(handler.at, what, why, todo);
-            return closed();
+            self.out.not_converted(handler.at, what, why, todo);
+            return closed_route();
         }
         let url = handler.arguments.first().map_or("", String::as_str);
         // What stands behind the host may be the request's own path as a whole.
@@ -224,10 +226,10 @@ impl<'d> Nginx<'_> {
         let is_fixed = |text: &String| !text.contains("${");
         let Some(cases) = cases.filter(|cases| cases.iter().all(|(_, url)| is_fixed(url))) else {
             let why = "where it passes to is not known beforehand: a variable of the request; it answers 503";
-            self.out.lost(handler.at, what, why, "name the targets, one proxy for each");
-            return closed();
+            self.out.not_converted(handler.at, what, why, "name the targets, one proxy for each");
+            return closed_route();
         };
-        self.out.done(handler.at, &what);
+        self.out.converted(handler.at, &what);
         let host =
             |it: &&Directive| it.arguments.first().is_some_and(|name| name.eq_ignore_ascii_case("host"));
         let says_host = super::said(levels, "proxy_set_header").iter().any(host);
@@ -247,7 +249,7 @@ impl<'d> Nginx<'_> {
                     }
                     made.push(Passed { cond, ..passed });
                 }
-                None => made.extend(closed().into_iter().map(|it| Passed { cond: cond.clone(), ..it })),
+                None => made.extend(closed_route().into_iter().map(|it| Passed { cond: cond.clone(), ..it })),
             }
         }
         made
@@ -268,7 +270,12 @@ impl<'d> Nginx<'_> {
             url.to_owned()
         };
         let Some(url) = socket_url(&full).or_else(|| text::url(&full)) else {
-            self.out.lost(handler.at, what, format_args!("`{url}` is not a URL; it answers 503"), "");
+            self.out.not_converted(
+                handler.at,
+                what,
+                format_args!("`{url}` is not a URL; it answers 503"),
+                "",
+            );
             return None;
         };
         let is_tls = matches!(url.scheme.as_str(), "https" | "grpcs");

@@ -34,7 +34,7 @@ impl Nginx<'_> {
         let Some(found) = names.iter().find_map(|name| innermost(levels, name)) else { return TIMEOUT };
         let read = found.arguments.first().and_then(|time| text::millis(time, 1000));
         if read.is_none() {
-            self.unknown(place, found);
+            self.directive_not_converted(place, found);
         }
         read.map_or(TIMEOUT, |millis| millis.min(86_400_000))
     }
@@ -53,7 +53,7 @@ impl Nginx<'_> {
             None => made.max_request_body(1 << 20),
             Some(found) => match found.arguments.first().and_then(|size| text::bytes(size, 1000)) {
                 Some(bytes) => made.max_request_body(bytes),
-                None => self.unknown(place, found),
+                None => self.directive_not_converted(place, found),
             },
         }
         self.tls_to_target(levels, &mut made);
@@ -86,7 +86,7 @@ impl Nginx<'_> {
                 }
                 Some(value) => set(made, ours, value.clone()),
                 None if first(levels, theirs) == Some("$proxy_host") => {}
-                None => self.unknown("", found),
+                None => self.directive_not_converted("", found),
             }
         }
     }
@@ -134,13 +134,13 @@ impl Nginx<'_> {
         let Some(host) = host else { return };
         if host.arguments.get(1).is_some_and(|value| self.vars_here.is_client_host(value)) {
             made.preserve_host_header(true);
-            self.out.needless(host.at, host, "the client's Host is sent as it came, with its port");
+            self.out.not_needed(host.at, host, "the client's Host is sent as it came, with its port");
             return;
         }
         match host.arguments.get(1).map_or("", String::as_str) {
             "$host" | "$http_host" | "$host:$server_port" | "$server_name" => {
                 made.preserve_host_header(true);
-                self.out.needless(host.at, host, "the client's Host is sent as it came, with its port");
+                self.out.not_needed(host.at, host, "the client's Host is sent as it came, with its port");
             }
             // A plugin sets all others.
             _ => {}
@@ -178,7 +178,7 @@ pub(super) fn gateway(nginx: &mut Nginx<'_>, http: &Directive) {
     real_ip(nginx, http);
     if nginx.out.gateway.get("merge_slashes").is_none() {
         // As nginx: paths are decoded for choosing a location, and passed on as they came.
-        nginx.out.needless(
+        nginx.out.not_needed(
             http.at,
             "http",
             "paths with `%2F`, `\\` or double encoding are answered 400; see path_rules",
@@ -207,13 +207,13 @@ fn real_ip(nginx: &mut Nginx<'_>, http: &Directive) {
         if !header.eq_ignore_ascii_case("x-forwarded-for") && header != "proxy_protocol" {
             nginx.out.gateway.real_ip_header(header);
         }
-        from.iter().for_each(|it| nginx.out.done(it.at, it));
+        from.iter().for_each(|it| nginx.out.converted(it.at, it));
         return;
     }
     nginx.has_unknown_clients = true;
     if let Some(first) = from.first() {
         let why = "whose word about clients' addresses is believed can't be translated";
         let todo = "set gateway.trusted_proxies to the networks of the proxies in front";
-        nginx.out.lost(first.at, first, why, todo);
+        nginx.out.not_converted(first.at, first, why, todo);
     }
 }

@@ -71,12 +71,12 @@ impl Variables {
         self.made.insert(name.to_owned(), made);
     }
 
-    pub(super) fn unknown(&mut self, name: &str) {
+    pub(super) fn set_unknown(&mut self, name: &str) {
         self.made.insert(name.to_owned(), None);
     }
 
     /// Takes one of nginx's own as what it is again.
-    pub(super) fn known(&mut self, name: &str) {
+    pub(super) fn unset(&mut self, name: &str) {
         self.made.remove(name);
     }
 
@@ -114,7 +114,7 @@ impl Variables {
 
     /// Forgets what the groups of a regex stand for: another one was asked.
     pub(super) fn without_groups(&mut self) {
-        (0..10).for_each(|group: u8| self.unknown(&group.to_string()));
+        (0..10).for_each(|group: u8| self.set_unknown(&group.to_string()));
     }
 
     /// Notes that a regex with groups was asked, and did not fit: they are empty.
@@ -156,8 +156,8 @@ impl Variables {
         for name in ["args", "query_string"] {
             self.made.insert(name.to_owned(), query.strip_suffix('?').and_then(fixed));
         }
-        self.unknown("is_args");
-        self.unknown(PARAMETERS);
+        self.set_unknown("is_args");
+        self.set_unknown(PARAMETERS);
     }
 
     /// What the configuration says of a variable; nothing of nginx's own.

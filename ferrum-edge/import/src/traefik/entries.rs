@@ -93,7 +93,7 @@ impl Traefik<'_> {
         self.has_unknown_clients = true;
         let why = "here it is for all ports or for none, and from named networks; it is off, and clients' addresses are not known";
         let todo = "set gateway.accept_proxy_protocol and gateway.trusted_proxies";
-        self.out.lost(first.at, "entryPoints: proxyProtocol", why, todo);
+        self.out.not_converted(first.at, "entryPoints: proxyProtocol", why, todo);
     }
 
     /// The entry point of this name.
@@ -115,10 +115,10 @@ impl Traefik<'_> {
     pub(super) fn entry_point(&mut self, name: &str, point: &Node) {
         let what = format!("entryPoints.{name}");
         if self.entry(name).is_none() {
-            self.out.lost(point.at, what, "its port is not known", "");
+            self.out.not_converted(point.at, what, "its port is not known", "");
             return;
         }
-        self.out.done(point.at, &what);
+        self.out.converted(point.at, &what);
         self.redirection(name, point);
         let before = point
             .path(&["http", "middlewares"])
@@ -205,7 +205,7 @@ impl Traefik<'_> {
             .collect();
         if served.is_empty() {
             let why = "its entry points are for streams; it is left out";
-            self.out.lost(router.at, what, why, "");
+            self.out.not_converted(router.at, what, why, "");
             return None;
         }
         // A router for TLS, which its entry point may say, too, is for nothing else.

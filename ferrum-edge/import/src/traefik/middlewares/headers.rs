@@ -62,7 +62,7 @@ impl Traefik<'_> {
                 made.plugins.push(Plug::of_rules(name, rules));
             }
         }
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     fn header_key(
@@ -107,12 +107,12 @@ impl Traefik<'_> {
                 if said != "false" && (!said.is_empty() || !value.is_empty()) {
                     let what = format!("{what}.{key}");
                     let why = "it refuses or redirects requests, and is not translated";
-                    made.is_closed |= self.out.guard(value.at, what, why, TODO);
+                    made.is_closed |= self.out.guard_not_converted(value.at, what, why, TODO);
                 }
             }
             key => {
                 let what = format!("{what}.{key}");
-                self.out.lost(value.at, what, "the gateway does not support this", "");
+                self.out.not_converted(value.at, what, "the gateway does not support this", "");
             }
         }
     }
@@ -122,7 +122,7 @@ impl Traefik<'_> {
         let credentials = is_true(settings, "accessControlAllowCredentials");
         if origins.is_empty() || origins.iter().any(|it| it == "*") && credentials {
             let why = "origins by regex, or every origin with credentials, are not known";
-            return self.out.lost(settings.at, what, why, "use the plugin `cors`");
+            return self.out.not_converted(settings.at, what, why, "use the plugin `cors`");
         }
         let mut config = Cors::default();
         config.allowed_origins(origins);
