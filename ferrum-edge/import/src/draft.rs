@@ -99,32 +99,28 @@ impl Import {
     /// Has names looked up at these servers, as far as they are addresses, besides those that were named before.
     pub(crate) fn name_servers<'s>(&mut self, servers: impl IntoIterator<Item = &'s str>) {
         const MOST: usize = 8;
+        let known = self.gateway.get("dns_servers").and_then(Value::as_array);
+        let mut known: Vec<String> =
+            known.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         for server in servers {
             let is_address = server.parse::<IpAddr>().is_ok() || server.parse::<SocketAddr>().is_ok();
-            let known = self.gateway.entry("dns_servers").or_insert_with(|| json!([]));
-            if let Value::Array(known) = known
-                && is_address
-                && known.len() < MOST
-                && !known.iter().any(|it| it == server)
-            {
-                known.push(json!(server));
+            if is_address && known.len() < MOST && !known.iter().any(|it| it == server) {
+                known.push(server.to_owned());
             }
         }
-        if self.gateway.get("dns_servers").is_some_and(|it| it.as_array().is_some_and(Vec::is_empty)) {
-            self.gateway.remove("dns_servers");
-        }
+        self.gateway.dns_servers((!known.is_empty()).then_some(known));
     }
 
     /// Names a connection to Redis under `gateway.redis`; the same one has the same name.
     pub(crate) fn redis(&mut self, connection: impl Into<Value>) -> String {
         let connection = connection.into();
-        let named = self.gateway.entry("redis").or_insert_with(|| json!({}));
-        let Value::Object(named) = named else { return String::new() };
+        let mut named = self.gateway.get("redis").and_then(Value::as_object).cloned().unwrap_or_default();
         if let Some((name, _)) = named.iter().find(|(_, known)| **known == connection) {
             return name.clone();
         }
         let name = if named.is_empty() { "main".to_owned() } else { format!("redis-{}", named.len() + 1) };
         named.insert(name.clone(), connection);
+        self.gateway.redis(named);
         name
     }
 
@@ -292,30 +288,12 @@ impl Import {
     }
 }
 
-/// Adds a field to an object that is being made.
-pub(crate) fn set(object: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
-    object.insert(key.to_owned(), value.into());
-}
-
-/// How long a target may be silent, before its response and during it.
-pub(crate) fn set_read_timeout(settings: &mut Map<String, Value>, millis: u64) {
-    for key in ["backend_first_byte_timeout", "backend_idle_timeout"] {
-        set(settings, key, text::duration(millis));
+impl Proxy {
+    /// How long a target may be silent, before its response and during it.
+    pub(crate) fn read_timeout(&mut self, millis: u64) {
+        self.backend_first_byte_timeout(text::duration(millis));
+        self.backend_idle_timeout(text::duration(millis));
     }
-}
-
-/// An entry of `matches` with further keys. One that it has already has to hold, too.
-pub(crate) fn with_facet(mut one: Value, facet: &Value) -> Value {
-    for (key, value) in facet.as_object().into_iter().flatten() {
-        if one.get(key).is_none() {
-            one[key] = value.clone();
-            continue;
-        }
-        let mut all = one.get("all").and_then(Value::as_array).cloned().unwrap_or_default();
-        all.push(json!({ key: value }));
-        one["all"] = Value::Array(all);
-    }
-    one
 }
 
 impl Target {
@@ -340,10 +318,10 @@ pub(crate) enum To {
     Host { host: String, port: u16, is_tls: bool },
     /// The gateway answers by itself: status, media type, body.
     Answer(u16, String, String),
-    /// The gateway redirects: settings of `redirect`.
-    Redirect(Value),
-    /// The gateway serves files: settings of `static_files`.
-    Files(Value),
+    /// The gateway redirects.
+    Redirect(Redirect),
+    /// The gateway serves files.
+    Files(StaticFiles),
     /// 503: what guards it was not imported.
     Closed,
 }
@@ -383,11 +361,11 @@ pub(crate) struct Route {
     pub(crate) name: String,
     pub(crate) hosts: Vec<String>,
     pub(crate) listen_path: Option<String>,
-    pub(crate) matches: Vec<Value>,
+    pub(crate) matches: Vec<Match>,
     pub(crate) priority: Option<i64>,
     pub(crate) to: To,
     /// Further fields of the proxy.
-    pub(crate) settings: Map<String, Value>,
+    pub(crate) settings: Proxy,
     pub(crate) plugins: Vec<Plug>,
     /// Ids of shared plugin configs.
     pub(crate) shared: Vec<String>,
@@ -402,7 +380,7 @@ impl Route {
             matches: Vec::new(),
             priority: None,
             to,
-            settings: Map::new(),
+            settings: Proxy::default(),
             plugins: Vec::new(),
             shared: Vec::new(),
         }
@@ -414,8 +392,7 @@ impl Import {
     pub(crate) fn route(&mut self, mut route: Route) -> String {
         let id = self.id("proxy", &route.name);
         let anything = route.hosts.is_empty() && !route.matches.iter().any(|one| one.get("path").is_some());
-        let is_said = |one: &Value| one.as_object().is_none_or(|one| !one.is_empty());
-        let matches: Vec<Value> = route.matches.into_iter().filter(is_said).collect();
+        let matches: Vec<Match> = route.matches.into_iter().filter(|one| !one.is_empty()).collect();
         let mut proxy = draft!(Proxy {
             id: &id,
             hosts: (!route.hosts.is_empty()).then_some(route.hosts),
@@ -442,9 +419,8 @@ impl Import {
             }
         } else {
             without_target(&mut proxy);
-            if let Some(strips) = route.settings.get("strip_listen_path").filter(|_| is_files) {
-                set(&mut proxy, "strip_listen_path", strips.clone());
-            }
+            let strips = route.settings.get("strip_listen_path").and_then(Value::as_bool);
+            proxy.strip_listen_path(strips.filter(|_| is_files));
         }
         let rewrites = route.plugins.iter().any(|plug| plug.name == "rewrite");
         for plug in route.plugins {
@@ -484,8 +460,8 @@ impl Import {
                 let answer = draft!(RequestTermination { status_code: status, content_type: kind, body });
                 self.plugin(id, "request_termination", answer.into());
             }
-            To::Redirect(config) => drop(self.plugin(id, "redirect", config)),
-            To::Files(config) => drop(self.plugin(id, "static_files", config)),
+            To::Redirect(config) => drop(self.plugin(id, "redirect", config.into())),
+            To::Files(config) => drop(self.plugin(id, "static_files", config.into())),
             To::Closed => {
                 self.plugin(id, "request_termination", RequestTermination::of_closed_route().into());
             }

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::draft::{CertificateFile, GatewayTls, Import, Plug, Proxy, To, draft};
+use crate::draft::{CertificateFile, GatewayTls, Import, Match, Plug, Proxy, To, draft};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
 use crate::tree::{self, Node};
@@ -71,7 +71,7 @@ struct Backend {
 #[derive(Debug, Clone, Default)]
 struct Listener {
     /// What its requests have besides their routes' rules.
-    facet: Value,
+    facet: Match,
     /// Names of TLS that another filter chain of the listener is for.
     others: Vec<String>,
     /// The domains of all its virtual hosts, in lower case.

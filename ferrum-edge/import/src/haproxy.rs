@@ -179,7 +179,7 @@ impl Haproxy<'_, '_> {
         binds: &[Bind],
         ports: &Ports,
         taken: &mut HashSet<Port>,
-    ) -> Vec<Value> {
+    ) -> Vec<Match> {
         let mut facets = Vec::new();
         let mut mine = Vec::new();
         for bind in binds {
@@ -198,7 +198,7 @@ impl Haproxy<'_, '_> {
         }
         let is_everywhere = mine.len() == ports.count();
         taken.extend(mine);
-        if is_everywhere && !facets.is_empty() { vec![Match::default().into()] } else { facets }
+        if is_everywhere && !facets.is_empty() { vec![Match::default()] } else { facets }
     }
 
     fn global(&mut self, section: &Section) {
@@ -299,7 +299,7 @@ impl Haproxy<'_, '_> {
         acls
     }
 
-    fn frontend(&mut self, section: &Section, facets: &[Value]) {
+    fn frontend(&mut self, section: &Section, facets: &[Match]) {
         let mut acls = self.acls(section);
         let mut steps: Vec<RouteStep> = self.certified(section).into_iter().collect();
         if let Some(line) = section.first(&["monitor-uri"]) {

@@ -11,9 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::Value;
 
 use crate::cond::Cond;
-use crate::draft::{
-    Import, Match, Matcher, Plug, Proxy, Redirect, Rewrite, Route, To, draft, set_read_timeout, with_facet,
-};
+use crate::draft::{Import, Match, Matcher, Plug, Proxy, Redirect, Rewrite, Route, To, draft};
 use crate::error::Failure;
 use crate::text;
 use crate::tree::{self, Node};
@@ -257,11 +255,11 @@ impl Ingress<'_> {
             }
             if let Some(root) = &common.app_root {
                 let leads = draft!(Redirect { status_code: 302, location: root, query: "drop" });
-                let mut route = Route::new(format!("{name}-root"), To::Redirect(leads.into()));
+                let mut route = Route::new(format!("{name}-root"), To::Redirect(leads));
                 if !host.is_empty() {
                     route.hosts = vec![host.clone()];
                 }
-                route.matches.push(draft!(Match { path: Matcher::exact("/") }).into());
+                route.matches.push(draft!(Match { path: Matcher::exact("/") }));
                 route.priority = Some(30_000);
                 self.out.route(route);
             }
@@ -302,13 +300,13 @@ impl Ingress<'_> {
                 // As nginx takes a prefix: it may end within a segment.
                 if text != "/" && !text.ends_with('/') {
                     let within = Matcher::regex(format!("{}[^/].*", text::literal(&text)));
-                    route.matches.push(draft!(Match { path: within }).into());
+                    route.matches.push(draft!(Match { path: within }));
                 }
                 Matcher::prefix(trimmed(&text))
             }
         };
         let groups = path_match.get("regex").and_then(Value::as_str).map_or(0, count_groups);
-        route.matches.insert(0, draft!(Match { path: path_match }).into());
+        route.matches.insert(0, draft!(Match { path: path_match }));
         if is_regex || route.matches.len() > 1 {
             route.priority = Some(length + if twin == Twin::Before { 0 } else { 1 });
         }
@@ -336,7 +334,7 @@ impl Ingress<'_> {
         }
         let mut to = match &common.redirect {
             _ if common.is_closed => To::Closed,
-            Some(redirect) => To::Redirect(redirect.clone().into()),
+            Some(redirect) => To::Redirect(redirect.clone()),
             None => match self.target(namespace, backend) {
                 Ok((host, port)) => To::Host { host, port, is_tls: common.is_tls },
                 Err(why) => {
@@ -364,10 +362,10 @@ impl Ingress<'_> {
     fn place(&mut self, mut route: Route, common: &Common, redirects_plain: bool) {
         if common.is_canary {
             let Some(conditions) = &common.canary else { return };
-            let paths: Vec<Value> = std::mem::take(&mut route.matches);
+            let paths = std::mem::take(&mut route.matches);
             for path in &paths {
                 for condition in conditions.iter().filter_map(Cond::when) {
-                    route.matches.push(with_facet(path.clone(), &condition));
+                    route.matches.push(path.clone().with_facet(&Match::of_condition(condition)));
                 }
             }
             route.priority = Some(route.priority.unwrap_or(0) + 100_000);
@@ -443,7 +441,7 @@ fn defaults() -> Proxy {
     made.strip_listen_path(false);
     made.preserve_host_header(true);
     made.backend_connect_timeout("5s");
-    set_read_timeout(&mut made, 60_000);
+    made.read_timeout(60_000);
     made.max_request_body(1 << 20);
     made
 }

@@ -94,7 +94,7 @@ impl OpenApi<'_, '_> {
         }
         for (operation, methods) in groups {
             let mut route = Route::new(format!("{}{path}", methods.join("-")), operation.to);
-            route.settings = operation.settings.into();
+            route.settings = operation.settings;
             let full = shape.below(operation.base.as_deref().unwrap_or_default(), path);
             let mut one = draft!(Match { path: full, methods: &methods });
             if item.has("head")
@@ -103,7 +103,7 @@ impl OpenApi<'_, '_> {
             {
                 one.not(draft!(Match { methods: ["HEAD"] }));
             }
-            route.matches.push(one.into());
+            route.matches.push(one);
             route.priority = self.ranks.then(|| rank(path));
             route.plugins = operation.plugins;
             self.out.route(route);

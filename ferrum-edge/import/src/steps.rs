@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::changed::What;
 use crate::cond::Cond;
-use crate::draft::{Import, Plug, Proxy, Route, To, with_facet};
+use crate::draft::{Import, Match, Matcher, Plug, Proxy, Route, To};
 use crate::report::At;
 
 /// Proxies that one site may become.
@@ -43,12 +43,14 @@ impl RouteStep {
 pub(crate) struct RouteEnd {
     pub(crate) to: To,
     pub(crate) settings: Proxy,
+    /// The prefix of its paths, which files are looked for without.
+    pub(crate) stripped_prefix: Option<String>,
     pub(crate) plugins: Vec<Plug>,
 }
 
 impl RouteEnd {
     pub(crate) fn new(_: At, to: To) -> Self {
-        Self { to, settings: Proxy::default(), plugins: Vec::new() }
+        Self { to, settings: Proxy::default(), stripped_prefix: None, plugins: Vec::new() }
     }
 
     pub(crate) fn answer(at: At, status: u16, body: &str) -> Self {
@@ -295,7 +297,7 @@ impl Plug {
 }
 
 /// A site's items as proxies; `lift` is by how much they go before those of other sites.
-pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<Item>, lift: i64) {
+pub(crate) fn place(out: &mut Import, name: &str, facets: &[Match], items: Vec<Item>, lift: i64) {
     let items = settled(out, name, items);
     if out.plugin_configs.len() + count(&items) > MAX_PLUGINS {
         out.has_too_many_plugins = true;
@@ -305,16 +307,15 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<I
     for (n, item) in items.into_iter().enumerate() {
         let mut route = Route::new(format!("{name}-{}", n + 1), item.ending.to);
         for facet in facets {
-            let one = item.cond.with_path(&json!({ "prefix": "/" }));
-            route.matches.push(with_facet(one, facet));
+            route.matches.push(item.cond.with_path(Matcher::prefix("/")).with_facet(facet));
         }
         route.priority = Some((count - i64::try_from(n).unwrap_or(0)) * 10 + lift);
-        route.settings = item.ending.settings.into();
-        if let Some(prefix) = route.settings.shift_remove("__strip") {
+        route.settings = item.ending.settings;
+        if let Some(prefix) = item.ending.stripped_prefix {
             for one in &mut route.matches {
-                one["path"] = json!({ "prefix": prefix });
+                one.path(Matcher::prefix(&*prefix));
             }
-            route.settings.insert("strip_listen_path".to_owned(), json!(true));
+            route.settings.strip_listen_path(true);
         }
         route.plugins = item.plugins;
         // What has a body of its own keeps it.

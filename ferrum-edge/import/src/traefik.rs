@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::cond::Cond;
-use crate::draft::{Import, Matcher, Proxy, Route, To, with_facet};
+use crate::draft::{Import, Matcher, Proxy, Route, To};
 use crate::error::Failure;
 use crate::from_ca::FromCa;
 use crate::ports::Ports;
@@ -218,12 +218,12 @@ impl Traefik<'_> {
             Some(mut backend) => {
                 backend.settings.retry(made.retry);
                 backend.settings.circuit_breaker(made.breaker);
-                Route { settings: backend.settings.into(), ..Route::new(name, backend.to) }
+                Route { settings: backend.settings, ..Route::new(name, backend.to) }
             }
             None => Route::new(name, To::Closed),
         };
-        let one = cond.with_path(&Matcher::prefix("/").into());
-        route.matches.extend(facets.iter().map(|facet| with_facet(one.clone(), facet)));
+        let one = cond.with_path(Matcher::prefix("/"));
+        route.matches.extend(facets.iter().map(|facet| one.clone().with_facet(facet)));
         route.priority = Some(priority);
         route.plugins = made.plugins;
         self.out.converted(router.at, what);

@@ -6,7 +6,7 @@ use super::proxy::Proxying;
 use super::sites::Scope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
-use crate::draft::{FastCgi, Plug, StaticFiles, To, draft, set};
+use crate::draft::{FastCgi, Plug, StaticFiles, To, draft};
 use crate::steps::RouteEnd;
 use crate::text;
 
@@ -93,7 +93,7 @@ impl Caddy<'_> {
             ("try_files", Some(_)) => scripts.tries = Some(line.arguments().to_vec()),
             ("env", Some(name)) => {
                 match line.arguments().get(1).and_then(|value| matchers::template(value)) {
-                    Some(value) => set(&mut scripts.params, name, value),
+                    Some(value) => drop(scripts.params.insert(name.to_owned(), value.into())),
                     None => self.out.not_converted(
                         line.at,
                         what,

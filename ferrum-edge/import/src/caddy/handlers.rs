@@ -151,7 +151,7 @@ impl Caddy<'_> {
             (Some(status), Some(to)) => {
                 self.out.converted(line.at, line.text());
                 let redirect = draft!(Redirect { status_code: status, location: to, query: "drop" });
-                RouteEnd::new(line.at, To::Redirect(redirect.into()))
+                RouteEnd::new(line.at, To::Redirect(redirect))
             }
             _ => {
                 self.out.route_closed(
@@ -397,11 +397,11 @@ impl Caddy<'_> {
             config.try_files(plain);
         }
         self.out.converted(line.at, line.text());
-        let mut ending = RouteEnd::new(line.at, To::Files(config.into()));
+        let mut ending = RouteEnd::new(line.at, To::Files(config));
         if !scope.stripped.is_empty() {
             // Files are looked for by what a prefix leaves.
             self.out.partial(line.at, line.text(), "the prefix has to be written in this case", "");
-            ending.settings.insert("__strip".to_owned(), scope.stripped.as_str().into());
+            ending.stripped_prefix = Some(scope.stripped.clone());
         }
         ending
     }

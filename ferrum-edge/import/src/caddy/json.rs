@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-
 use super::changes::{changed_by_headers, changed_by_rewrite, prepended};
 use super::headers::header_changes;
 use super::proxy::DynamicUpstream;
@@ -55,15 +53,12 @@ impl Caddy<'_> {
 
     fn server(&mut self, called: &str, server: &Node, ports: &Ports) {
         let what = format!("server {called}");
-        let mine: Vec<Value> = listens(server)
+        let mine: Vec<Match> = listens(server)
             .into_iter()
             .map(|(is_tls, number)| ports.facet(&Port::new(is_tls, number, "")))
             .collect();
-        let facets = if mine.len() == ports.count() && !mine.is_empty() {
-            vec![Match::default().into()]
-        } else {
-            mine
-        };
+        let facets =
+            if mine.len() == ports.count() && !mine.is_empty() { vec![Match::default()] } else { mine };
         for policy in server.each("tls_connection_policies") {
             if let Some(asked) = policy.get("client_authentication") {
                 self.asks_certificates = true;
@@ -285,7 +280,7 @@ impl Caddy<'_> {
             Some(root) => {
                 self.out.converted(handler.at, what);
                 let index = ["index.html", "index.txt"];
-                To::Files(draft!(StaticFiles { root, dotfiles: true, index }).into())
+                To::Files(draft!(StaticFiles { root, dotfiles: true, index }))
             }
             None => {
                 let why = "its root is not known here, or it hides files; it answers 503";
@@ -314,7 +309,7 @@ impl Caddy<'_> {
                 Some(to) => {
                     self.out.converted(handler.at, what);
                     let redirect = draft!(Redirect { status_code: status, location: to, query: "drop" });
-                    RouteEnd::new(handler.at, To::Redirect(redirect.into()))
+                    RouteEnd::new(handler.at, To::Redirect(redirect))
                 }
                 None => {
                     self.out.route_closed(

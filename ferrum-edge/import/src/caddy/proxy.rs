@@ -306,12 +306,8 @@ impl Caddy<'_> {
         let targets: Option<Vec<_>> = proxy.to.iter().map(|target| dialed(target)).collect();
         let Some(targets) = targets.filter(|targets| !targets.is_empty() && !proxy.is_closed) else {
             if !proxy.is_closed {
-                self.out.not_converted(
-                    at,
-                    what,
-                    "its targets are not known beforehand; it answers 503",
-                    "name them",
-                );
+                let why = "its targets are not known beforehand; it answers 503";
+                self.out.not_converted(at, what, why, "name them");
             }
             return RouteEnd::new(at, To::Closed);
         };
@@ -350,11 +346,8 @@ impl Caddy<'_> {
             _ => {
                 let mut list: Vec<Target> =
                     targets.iter().map(|(host, port, ..)| Target::new(host, *port)).collect();
-                let name = targets
-                    .first()
-                    .map_or("targets", |(host, ..)| host.trim_start_matches("srv:"))
-                    .to_owned();
-                let id = self.out.id("upstream", &name);
+                let name = targets.first().map_or("targets", |(host, ..)| host.trim_start_matches("srv:"));
+                let id = self.out.id("upstream", name);
                 let choice = self.balancing(at, what, &proxy.policy, &mut list);
                 let mut made = draft!(Upstream { id: &id, targets: list });
                 made.extend(choice);
@@ -378,7 +371,7 @@ impl Caddy<'_> {
             }
         };
         self.out.converted(at, what);
-        RouteEnd { to, settings, plugins }
+        RouteEnd { settings, plugins, ..RouteEnd::new(at, to) }
     }
 
     /// How one of the targets is chosen, whose weights or priorities this sets.

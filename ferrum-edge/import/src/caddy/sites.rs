@@ -9,7 +9,7 @@ use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::{Changes, RequestChange, What};
 use crate::cond::Cond;
-use crate::draft::{Route, To, with_facet};
+use crate::draft::{Match, Route, To};
 use crate::ports::{Port, Ports};
 use crate::steps::{RouteEnd, RouteStep, ends, place, walk};
 use crate::text;
@@ -160,32 +160,23 @@ impl Caddy<'_> {
                     of.iter().map(|it| it.host.as_str()).filter(|host| !host.is_empty()).collect();
                 let good = hosts.iter().all(|host| !host.trim_start_matches("*.").contains(['*', '{']));
                 if !good {
-                    self.out.not_converted(
-                        site.line.at,
-                        site.line.text(),
-                        "only names and `*.` in front of one are known",
-                        "",
-                    );
+                    let why = "only names and `*.` in front of one are known";
+                    self.out.not_converted(site.line.at, site.line.text(), why, "");
                     continue;
                 }
                 let mut facet = ports.facet(port);
                 if of.len() == hosts.len() {
-                    facet["hosts"] = hosts.into();
+                    facet.hosts(hosts);
                 }
                 if port.is_tls {
-                    facet["scheme"] = "https".into();
+                    facet.scheme("https");
                 }
                 match matchers::path(path) {
                     _ if path.is_empty() => facets.push(facet),
-                    Some(Cond::Is(cond)) => facets.push(with_facet(facet, &cond)),
+                    Some(Cond::Is(cond)) => facets.push(facet.with_facet(&Match::of_condition(cond))),
                     _ => {
-                        let todo = "use `handle`";
-                        self.out.route_closed(
-                            site.line.at,
-                            site.line.text(),
-                            "this path is not understood",
-                            todo,
-                        );
+                        let why = "this path is not understood";
+                        self.out.route_closed(site.line.at, site.line.text(), why, "use `handle`");
                     }
                 }
             }

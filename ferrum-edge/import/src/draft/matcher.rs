@@ -113,6 +113,12 @@ impl Setting for Matcher {
     }
 }
 
+impl Setting for &Matcher {
+    fn setting(self) -> Option<Value> {
+        self.clone().setting()
+    }
+}
+
 impl Any for Matcher {}
 
 impl From<Matcher> for Value {

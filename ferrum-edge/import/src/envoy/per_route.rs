@@ -2,7 +2,7 @@
 
 use super::filters::TODO;
 use super::{Envoy, Listener};
-use crate::draft::{Cors, Plug, set};
+use crate::draft::{Cors, Plug};
 use crate::tree::Node;
 
 /// What holds for one route.
@@ -92,17 +92,14 @@ impl Envoy<'_> {
         let mut config = Cors::default();
         config.allowed_origins(origins);
         config.allow_credentials(credentials);
-        for (theirs, ours) in [
-            ("allow_methods", "allowed_methods"),
-            ("allow_headers", "allowed_headers"),
-            ("expose_headers", "exposed_headers"),
-        ] {
-            let said = policy.text_of(theirs).unwrap_or_default();
-            let list: Vec<&str> = said.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
-            if !list.is_empty() {
-                set(&mut config, ours, list);
-            }
-        }
+        let list = |key: &str| {
+            let words = policy.text_of(key).unwrap_or_default().split(',').map(str::trim);
+            let words: Vec<&str> = words.filter(|it| !it.is_empty()).collect();
+            (!words.is_empty()).then_some(words)
+        };
+        config.allowed_methods(list("allow_methods"));
+        config.allowed_headers(list("allow_headers"));
+        config.exposed_headers(list("expose_headers"));
         if let Some(age) = policy.get("max_age").and_then(Node::plain).and_then(|it| it.parse::<u64>().ok()) {
             config.max_age(age);
         }

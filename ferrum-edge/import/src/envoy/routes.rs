@@ -1,13 +1,11 @@
 //! Envoy's virtual hosts and routes: in each host the first route that fits has a request.
 
-use serde_json::Value;
-
 use super::forwarding::Forwarding;
 use super::matching::matched;
 use super::per_route::OfRoute;
 use super::{Envoy, Listener};
 use crate::cond::Cond;
-use crate::draft::{HeaderRule, Match, Matcher, Plug, Redirect, Route, Tls, To, draft, with_facet};
+use crate::draft::{HeaderRule, Match, Matcher, Plug, Redirect, Route, Tls, To, draft};
 use crate::tree::Node;
 
 const TODO: &str = "write it with `matches`, then remove `request_termination`";
@@ -80,7 +78,7 @@ impl Envoy<'_> {
             for facet in &facets {
                 let answer = To::Answer(404, "text/plain".to_owned(), String::new());
                 let mut rest = Route::new(format!("{called}-rest"), answer);
-                rest.matches.push(draft!(Match { path: Matcher::prefix("/") }).into());
+                rest.matches.push(draft!(Match { path: Matcher::prefix("/") }));
                 rest.priority = Some(0);
                 facet.put(&mut rest, names, listener);
                 self.out.route(rest);
@@ -108,7 +106,7 @@ impl Envoy<'_> {
                 TODO,
             );
             let mut made = Route::new(format!("{called}-closed"), To::Closed);
-            made.matches.push(draft!(Match { path: "/" }).into());
+            made.matches.push(draft!(Match { path: "/" }));
             return (!closes, closes.then_some(made));
         };
         if cond == Cond::Never {
@@ -156,8 +154,8 @@ impl Envoy<'_> {
         }
         forwarding.plugins.extend(listener.last.iter().cloned());
         let mut made = Route::new(called, to);
-        made.matches.push(cond.with_path(&path.into()));
-        made.settings = forwarding.settings.into();
+        made.matches.push(cond.with_path(path));
+        made.settings = forwarding.settings;
         made.plugins = forwarding.plugins;
         self.out.converted(route.at, what);
         (true, Some(made))
@@ -214,16 +212,15 @@ impl Envoy<'_> {
 }
 
 /// A match for a listener, and for the names that its filter chain is for.
-pub(super) fn here(one: Value, names: &[String], listener: &Listener) -> Value {
-    let mut one = with_facet(one, &listener.facet);
+pub(super) fn here(one: Match, names: &[String], listener: &Listener) -> Match {
+    let mut one = one.with_facet(&listener.facet);
     if !names.is_empty() {
-        one["tls"] = draft!(Tls { server_names: names }).into();
+        one.tls(draft!(Tls { server_names: names }));
     }
     if !listener.others.is_empty() {
         let not =
-            draft!(Match { not: draft!(Match { tls: draft!(Tls { server_names: &listener.others }) }) })
-                .into();
-        one = with_facet(one, &not);
+            draft!(Match { not: draft!(Match { tls: draft!(Tls { server_names: &listener.others }) }) });
+        one = one.with_facet(&not);
     }
     one
 }
@@ -232,14 +229,14 @@ pub(super) fn here(one: Value, names: &[String], listener: &Listener) -> Value {
 fn redirect_to_https(called: &str) -> Route {
     let location = "https://${request.host}${request.target}";
     let redirect = draft!(Redirect { status_code: 301, location, query: "drop" });
-    let mut route = Route::new(format!("{called}-to-https"), To::Redirect(redirect.into()));
-    route.matches.push(draft!(Match { path: "/", scheme: "http" }).into());
+    let mut route = Route::new(format!("{called}-to-https"), To::Redirect(redirect));
+    route.matches.push(draft!(Match { path: "/", scheme: "http" }));
     route.priority = Some(1_000_000);
     route
 }
 
 /// `redirect:` of a route as settings of the plugin.
-fn redirected(node: &Node) -> Option<Value> {
+fn redirected(node: &Node) -> Option<Redirect> {
     let status = match node.text_of("response_code") {
         None | Some("MOVED_PERMANENTLY") => 301,
         Some("FOUND") => 302,
@@ -270,8 +267,9 @@ fn redirected(node: &Node) -> Option<Value> {
     let path = node.text_of("path_redirect");
     let target = path.unwrap_or("${request.path}");
     let query = if drops || path.is_some_and(|it| it.contains('?')) { "drop" } else { "keep" };
-    Some(
-        draft!(Redirect { status_code: status, location: format!("{scheme}://{host}{port}{target}"), query })
-            .into(),
-    )
+    Some(draft!(Redirect {
+        status_code: status,
+        location: format!("{scheme}://{host}{port}{target}"),
+        query
+    }))
 }

@@ -8,7 +8,6 @@ use super::sections::{HaproxyLine, Section};
 use crate::cond::Cond;
 use crate::draft::{
     Compression, Cookie, HealthChecks, Plug, Proxy, Retry, Sticky, Target, To, Upstream, draft, is_service,
-    set_read_timeout,
 };
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
@@ -308,7 +307,7 @@ pub(super) fn times(section: &Section, settings: &mut Proxy) {
         if section.is_tcp() {
             settings.tcp_idle_timeout(text::seconds(millis));
         } else {
-            set_read_timeout(settings, millis);
+            settings.read_timeout(millis);
         }
     }
     if let Some(millis) = time("tunnel").filter(|_| !section.is_tcp()) {

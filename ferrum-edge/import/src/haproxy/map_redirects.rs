@@ -107,11 +107,11 @@ impl Haproxy<'_, '_> {
         };
         self.out.converted(line.at, line.text());
         for (part, config) in ends {
-            let ending = RouteEnd::new(line.at, To::Redirect(config.into()));
+            let ending = RouteEnd::new(line.at, To::Redirect(config));
             steps.push(RouteStep::End(cond.clone().and(part), ending));
         }
         if let Some(default) = mapped.default.as_deref().and_then(|default| redirect.config(default)) {
-            let ending = RouteEnd::new(line.at, To::Redirect(default.into()));
+            let ending = RouteEnd::new(line.at, To::Redirect(default));
             steps.push(RouteStep::End(cond.clone().and(mapped.there.clone()), ending));
         }
         let takes_all = mapped.default.is_some() && mapped.there == Cond::Always;
@@ -119,7 +119,7 @@ impl Haproxy<'_, '_> {
             return;
         }
         // For what it does not name, HAProxy leaves the map's value out.
-        let other = redirect.config("").map_or(To::Closed, |config| To::Redirect(config.into()));
+        let other = redirect.config("").map_or(To::Closed, To::Redirect);
         if other == To::Closed {
             let why = "what its map does not name is redirected to an empty `Location` by HAProxy, and answered 503 here";
             self.out.partial(line.at, line.text(), why, "add `-m found` to its condition");

@@ -81,17 +81,15 @@ impl Haproxy<'_, '_> {
                     ["scheme", scheme, ..] => cond.and(Cond::scheme(scheme).negate()),
                     _ => cond,
                 };
-                let mut ending = RouteEnd::new(line.at, To::Redirect(config.clone().into()));
+                let mut ending = RouteEnd::new(line.at, To::Redirect(config.clone()));
                 ending.plugins = cookies(&words)
                     .map(|rules| Plug::of(draft!(ResponseTransformer { rules })))
                     .into_iter()
                     .collect();
                 if let Some(slashed) = with_slash(&config, &words) {
                     let open = cond.clone().and(Cond::path_is(Matcher::regex(".*[^/]")));
-                    steps.push(RouteStep::End(
-                        open,
-                        RouteEnd { to: To::Redirect(slashed.into()), ..ending.clone() },
-                    ));
+                    steps
+                        .push(RouteStep::End(open, RouteEnd { to: To::Redirect(slashed), ..ending.clone() }));
                 }
                 steps.push(RouteStep::End(cond, ending));
             }

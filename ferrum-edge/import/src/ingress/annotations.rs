@@ -4,7 +4,6 @@ use super::{Common, Ingress, defaults};
 use crate::cond::Cond;
 use crate::draft::{
     ConcurrencyLimiting, Cors, IpRestriction, Limit, Plug, RateLimiting, Redirect, Retry, Rewrite, draft,
-    set_read_timeout,
 };
 use crate::text;
 use crate::tree::Node;
@@ -287,7 +286,7 @@ impl Ingress<'_> {
                 };
                 let millis = millis.clamp(1, 86_400_000);
                 match name {
-                    "proxy-read-timeout" => set_read_timeout(&mut made.settings, millis),
+                    "proxy-read-timeout" => made.settings.read_timeout(millis),
                     _ => made.settings.backend_connect_timeout(text::duration(millis)),
                 }
             }

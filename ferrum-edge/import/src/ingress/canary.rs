@@ -154,7 +154,7 @@ impl Ingress<'_> {
             }
             match as_main {
                 Some(path) => self.path(&what, &path, &host, &common, &mut route),
-                None => route.matches.push(draft!(Match { path: Matcher::prefix("/") }).into()),
+                None => route.matches.push(draft!(Match { path: Matcher::prefix("/") })),
             }
             self.place(route, &common, redirects_plain);
         }

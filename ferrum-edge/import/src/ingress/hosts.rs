@@ -124,7 +124,7 @@ impl Ingress<'_> {
         if let Some(regex) = text::host_regex(regex) {
             one.authority(Matcher::regex(regex));
         }
-        route.matches.push(one.into());
+        route.matches.push(one);
         route.priority = Some(1_000_000);
         self.out.route(route);
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::callers::Callers;
 use super::{Kong, is_off, list, name, ours, plugins, some, text};
-use crate::draft::{Consumer, draft, set};
+use crate::draft::{Consumer, draft};
 use crate::report::At;
 use crate::tree::Node;
 
@@ -105,7 +105,7 @@ impl Kong {
             };
             let called = self.usernames.get(&said).unwrap_or(&said);
             match consumers.get(called.as_str()).copied() {
-                Some(username) => set(settings, "anonymous", username),
+                Some(username) => drop(settings.insert("anonymous".to_owned(), username.into())),
                 None => {
                     settings.shift_remove("anonymous");
                     gone.push((id, said));

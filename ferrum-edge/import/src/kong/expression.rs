@@ -65,7 +65,7 @@ impl Kong {
         proxy.append(&mut common.clone());
         let strips = super::routes::rules(route, &mut proxy);
         proxy.strip_listen_path(false);
-        proxy.matches([cond.with_path(&Matcher::prefix("/").into())]);
+        proxy.matches([cond.with_path(Matcher::prefix("/"))]);
         let priority = route.get("priority").and_then(Node::int).unwrap_or(0);
         let rank = self.priorities.binary_search(&priority).unwrap_or(0);
         // Those of one priority are asked in the order in which they come.

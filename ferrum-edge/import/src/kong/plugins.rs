@@ -226,17 +226,13 @@ pub(super) fn credentials(
         match text(credential, "key") {
             Some(name) if name == username || Some(name) == custom_id => {}
             Some(name) if custom_id.is_none() && known_as.is_none() => {
-                out.not_converted_here(
-                    &place,
-                    format_args!("tokens name it `{name}`, which is its custom_id now"),
-                );
+                let why = format_args!("tokens name it `{name}`, which is its custom_id now");
+                out.not_converted_here(&place, why);
                 known_as = Some(name.to_owned());
             }
             _ => {
-                out.not_converted_here(
-                    place,
-                    "tokens have to name the consumer by its username or custom_id",
-                );
+                let why = "tokens have to name the consumer by its username or custom_id";
+                out.not_converted_here(place, why);
                 continue;
             }
         }

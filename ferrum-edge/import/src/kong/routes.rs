@@ -6,8 +6,7 @@ use super::order::Rank;
 use super::{Kong, list, name, reference, some, texts};
 use crate::cond::Cond;
 use crate::draft::{
-    Import, Match, Matcher, Plug, Proxy, Redirect, RequestTermination, Tls, draft, set, with_facet,
-    without_target,
+    Import, Match, Matcher, Plug, Proxy, Redirect, RequestTermination, Tls, draft, without_target,
 };
 use crate::text;
 use crate::tree::{Node, NodeValue};
@@ -419,13 +418,15 @@ fn host_pattern(host: &str) -> Option<Vec<Match>> {
 
 /// Has a proxy take what it asks for with any of these conditions.
 fn with_any(proxy: &mut Proxy, patterns: &[Match]) {
-    let any = Value::from(match patterns {
+    let any = match patterns {
         [one] => one.clone(),
         patterns => draft!(Match { any: patterns.to_vec() }),
-    });
+    };
     let asked = proxy.get("matches").and_then(Value::as_array).cloned();
     let asked = asked.unwrap_or_else(|| vec![Match::default().into()]);
-    proxy.matches(asked.into_iter().map(|one| with_facet(one, &any)).collect::<Vec<Value>>());
+    proxy.matches(
+        asked.into_iter().map(|one| Match::of_condition(one).with_facet(&any)).collect::<Vec<Match>>(),
+    );
 }
 
 /// Takes off what all proxies have in their priorities, so that it stands only where it says something.
@@ -435,7 +436,7 @@ pub(super) fn level(out: &mut Import) {
         let Some(priority) = proxy.get("priority").and_then(Value::as_i64) else { continue };
         match priority - least {
             0 => drop(proxy.shift_remove("priority")),
-            rest => set(proxy, "priority", rest),
+            rest => drop(proxy.insert("priority".to_owned(), rest.into())),
         }
     }
 }

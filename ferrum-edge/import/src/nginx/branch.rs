@@ -29,6 +29,7 @@ impl<'d> Nginx<'_> {
         let sets_only = directive.block.iter().all(|it| it.name == "set");
         let asked = self.asked(&directive.arguments).map(|cond| (cond, false));
         let Some((cond, is_wider)) = asked.or_else(|| Some((self.wider(directive)?, true))) else {
+            let why = "what it asks can't be said here";
             if sets_only {
                 for set in &directive.block {
                     self.vars_here
@@ -37,13 +38,8 @@ impl<'d> Nginx<'_> {
                 if has_groups {
                     self.vars_here.without_groups();
                 }
-                self.out.not_converted(directive.at, what, "what it asks can't be said here", TODO);
-            } else if self.out.guard_not_converted(
-                directive.at,
-                what,
-                "what it asks can't be said here",
-                TODO,
-            ) {
+                self.out.not_converted(directive.at, what, why, TODO);
+            } else if self.out.guard_not_converted(directive.at, what, why, TODO) {
                 items.push(Item::new(base, To::Closed, "if"));
             }
             return;

@@ -140,7 +140,7 @@ impl<'d> Nginx<'_> {
         };
         let (url, keeps) = url.strip_suffix('?').map_or((url.as_str(), true), |url| (url, false));
         let config = self.redirect(status, url, keeps)?;
-        Some(vec![(Cond::Always, To::Redirect(config.into()))])
+        Some(vec![(Cond::Always, To::Redirect(config))])
     }
 
     /// Where the requests of another location go, with its settings and plugins.

@@ -8,7 +8,7 @@ use super::guards::is_guarded;
 use super::location::{Location, LocationKind};
 use super::site::Site;
 use super::{Nginx, first, innermost, said};
-use crate::draft::{FastCgi, Proxy, To, draft, set};
+use crate::draft::{FastCgi, Proxy, To, draft};
 use crate::text;
 
 /// Parameters that the gateway sends by default with the same values.
@@ -286,10 +286,12 @@ impl<'d> Nginx<'_> {
             match self.vars_here.template(&value) {
                 Some(value) if value.contains('\n') && !value.contains("${") => {
                     let lines: Vec<&str> = value.lines().map(str::trim).collect();
-                    set(&mut params, name, lines);
+                    params.insert(name.clone(), lines.into());
                 }
                 // The gateway also sends an empty value. Programs treat it like a missing one.
-                Some(value) if rest.is_empty() || rest == ["if_not_empty"] => set(&mut params, name, value),
+                Some(value) if rest.is_empty() || rest == ["if_not_empty"] => {
+                    params.insert(name.clone(), value.into());
+                }
                 _ => {
                     let why = "its value can't be said here; it is not sent";
                     self.out.not_converted(

@@ -1,6 +1,6 @@
 //! Files: `root`, `alias`, `index` and `try_files`.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::asked::Test;
 use super::blocks::{Directive, HANDLERS};
@@ -87,7 +87,7 @@ impl<'d> Nginx<'_> {
         };
         let has_folders = tried.is_none_or(|tried| tried.arguments.iter().any(|it| it == "$uri/"));
         match (index, plain.to) {
-            (Some((name, application)), To::Files(Value::Object(config))) if has_folders => {
+            (Some((name, application)), To::Files(config)) if has_folders => {
                 beside_files(application.trying(&[format!("{{path}}/{name}")]), config)
             }
             (_, to) => Passed { to, ..plain },
@@ -233,14 +233,14 @@ impl<'d> Nginx<'_> {
             if known != ["{path}"] {
                 config.try_files(known);
             }
-            return beside_files(application, config.into());
+            return beside_files(application, config);
         }
         if let Some(mut passed) = self.fallback(site, place, tried, Some(&mut known)) {
             if passed.to != To::Closed {
                 config.passthrough(true);
                 config.refuse_other_methods(true);
                 config.try_files(known);
-                passed.settings.insert("__files".to_owned(), config.into());
+                passed.files = Some(config);
             }
             return passed;
         }
@@ -345,22 +345,19 @@ fn keep_indexes(config: &mut StaticFiles, names: &[String]) {
 }
 
 /// Serves files, and passes requests for other paths to an application.
-fn beside_files(application: Application, files: Map<String, Value>) -> Passed {
-    let mut config = StaticFiles::default();
-    config.extend(files);
+fn beside_files(application: Application, mut config: StaticFiles) -> Passed {
     config.passthrough(true);
     config.refuse_other_methods(true);
     let asks_folders = config.get("index").and_then(Value::as_array).is_none_or(|names| !names.is_empty());
     if !asks_folders || config.contains_key("listing") {
         config.shift_remove("refuse_folders");
     }
-    let Application { to, mut settings } = application;
-    settings.insert("__files".to_owned(), config.into());
-    Passed::new(to, settings)
+    let Application { to, settings } = application;
+    Passed { files: Some(config), ..Passed::new(to, settings) }
 }
 
 fn files_of(config: StaticFiles, strips: bool) -> Passed {
-    Passed::new(To::Files(config.into()), draft!(Proxy { strip_listen_path: strips }))
+    Passed::new(To::Files(config), draft!(Proxy { strip_listen_path: strips }))
 }
 
 /// Settings of `static_files` for a folder.

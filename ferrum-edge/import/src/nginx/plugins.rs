@@ -14,7 +14,7 @@ use super::{Nginx, first, said};
 use crate::cond::Cond;
 use crate::draft::{
     CasedRules, Compression, ConcurrencyLimiting, HeaderRule, Limit, Matcher, Plug, RateLimiting,
-    RequestTransformer, ResponseTransformer, Rewrite, draft, set,
+    RequestTransformer, ResponseTransformer, Rewrite, draft,
 };
 use crate::own_fields::is_framing;
 use crate::report::At;
@@ -59,6 +59,9 @@ pub(super) type Zones = HashMap<String, Zone>;
 
 /// Statuses of responses to which `add_header` without `always` adds its field.
 const GOOD_STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+
+/// Why a limit is not converted.
+const NO_ZONE: &str = "its zone is not translated";
 
 impl Nginx<'_> {
     /// Reads a zone; false when its key or rate is not known here.
@@ -120,12 +123,7 @@ impl Nginx<'_> {
                 |name: &str| limit.arguments.iter().find_map(|argument| argument.strip_prefix(name));
             let zone = argument("zone=").and_then(|name| self.zones.get(name).cloned());
             let Some((zone, (rate, per))) = zone.and_then(|zone| Some((zone.clone(), zone.rate?))) else {
-                self.out.not_converted(
-                    limit.at,
-                    what,
-                    "its zone is not translated",
-                    "use the plugin `rate_limiting`",
-                );
+                self.out.not_converted(limit.at, what, NO_ZONE, "use the plugin `rate_limiting`");
                 continue;
             };
             let burst = argument("burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
@@ -150,7 +148,7 @@ impl Nginx<'_> {
                     on_missing: on_missing(&by),
                     limit_by: by,
                 });
-                set(&mut config, ZONE, name);
+                config.insert(ZONE.to_owned(), name.into());
                 made.push(Plug::of(config).when(cond.when()));
             }
         }
@@ -159,12 +157,7 @@ impl Nginx<'_> {
             let zone = limit.arguments.first().and_then(|name| self.zones.get(name).cloned());
             let most = limit.arguments.get(1).and_then(|most| most.parse::<u64>().ok());
             let (Some(zone), Some(most)) = (zone, most) else {
-                self.out.not_converted(
-                    limit.at,
-                    what,
-                    "its zone is not translated",
-                    "use the plugin `concurrency_limiting`",
-                );
+                self.out.not_converted(limit.at, what, NO_ZONE, "use the plugin `concurrency_limiting`");
                 continue;
             };
             let refusal = match status("limit_conn_status") {
@@ -181,7 +174,7 @@ impl Nginx<'_> {
                     on_missing: on_missing(&by),
                     limit_by: by,
                 });
-                set(&mut config, ZONE, name);
+                config.insert(ZONE.to_owned(), name.into());
                 made.push(Plug::of(config).when(cond.when()));
             }
         }

@@ -141,7 +141,7 @@ impl<'d> Nginx<'_> {
             false => self.out.converted(directive.at, what),
         }
         for (base, config) in made {
-            let mut item = Item::new(&base, To::Redirect(config.into()), "map");
+            let mut item = Item::new(&base, To::Redirect(config), "map");
             self.response_headers(&place, levels, Some(302), &mut item.plugins);
             items.push(item);
         }

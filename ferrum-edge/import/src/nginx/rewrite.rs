@@ -185,7 +185,7 @@ impl<'d> Nginx<'_> {
                         what.clone(),
                         config["location"].as_str().unwrap_or_default(),
                     );
-                    made.push((cond, To::Redirect(config.into())));
+                    made.push((cond, To::Redirect(config)));
                 }
                 None => {
                     let why = if is_one {
@@ -337,7 +337,7 @@ impl<'d> Nginx<'_> {
             && site.index.of_outer_path(&literal).is_empty()
         {
             self.out.converted(directive.at, what);
-            let to = To::Redirect(draft!(Redirect { status_code: 301, location: slashed }).into());
+            let to = To::Redirect(draft!(Redirect { status_code: 301, location: slashed }));
             items.push(Item::new(taken, to, "rewrite-slash"));
             return;
         }

@@ -11,7 +11,7 @@ use super::missing_slash::beside_folder;
 use super::response_rewrites::PassedTo;
 use super::site::{ScriptPlace, Site};
 use crate::cond::Cond;
-use crate::draft::{Plug, Proxy, Redirect, Replaced, Rewrite, Route, To, draft, with_facet};
+use crate::draft::{Plug, Proxy, Redirect, Replaced, Rewrite, Route, To, draft};
 use crate::text;
 
 /// The setting for `client_max_body_size`.
@@ -66,7 +66,7 @@ impl<'d> Nginx<'_> {
             };
             self.serve(site, &base, &levels, &turn.way, &Rewritten::No, items);
             if let LocationKind::Exact(path) | LocationKind::Prefix(path) = &turn.way {
-                let to = To::Redirect(draft!(Redirect { status_code: 301, location: path }).into());
+                let to = To::Redirect(draft!(Redirect { status_code: 301, location: path }));
                 self.without_slash(site, turn, &levels, to, items);
             }
         }
@@ -152,6 +152,7 @@ impl<'d> Nginx<'_> {
                 item.settings.clone_from(&settings);
             }
             item.settings.append(&mut passed.settings);
+            item.files = passed.files;
             let sizes = [settings.get(MOST_BYTES), item.settings.get(MOST_BYTES)];
             // Of a named location, too, which is looked at after this one.
             let least = sizes.into_iter().flatten().filter_map(Value::as_u64).filter(|it| *it > 0).min();
@@ -379,16 +380,14 @@ impl<'d> Nginx<'_> {
             let mut route = Route::new(format!("{}-{}", site.called, item.label), item.to);
             for facet in &site.facets {
                 for path in &item.base.paths {
-                    route.matches.push(with_facet(item.base.cond.with_path(&path.clone().into()), facet));
+                    route.matches.push(item.base.cond.with_path(path).with_facet(facet));
                 }
             }
             let n = i64::try_from(n).unwrap_or(0);
             route.priority = needs_order.then_some((count - n) * 10 + site.lift);
-            route.settings = item.settings.into();
+            route.settings = item.settings;
             route.plugins = item.plugins;
-            if let Some(files) = route.settings.shift_remove("__files") {
-                route.plugins.push(Plug::new("static_files", files));
-            }
+            route.plugins.extend(item.files.map(Plug::of));
             if matches!(route.to, To::Upstream { .. } | To::Host { .. }) {
                 route.plugins.extend(internal.clone());
             }

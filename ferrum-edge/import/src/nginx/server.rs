@@ -5,8 +5,6 @@ mod server_index;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-use serde_json::Value;
-
 use super::blocks::Directive;
 use super::item::Item;
 use super::location::{LocationKind, Turn};
@@ -231,7 +229,7 @@ impl<'d> Nginx<'_> {
         self.client_ca = Some(path);
     }
 
-    fn server(&mut self, server: &Server<'d>, facets: Vec<Value>, http: &'d Directive, lift: i64) {
+    fn server(&mut self, server: &Server<'d>, facets: Vec<Match>, http: &'d Directive, lift: i64) {
         if facets.is_empty() && !(server.patterns.is_empty() && server.unknown.is_empty()) {
             return;
         }

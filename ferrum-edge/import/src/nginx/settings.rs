@@ -2,7 +2,7 @@
 
 use super::blocks::Directive;
 use super::{Nginx, first, innermost, said};
-use crate::draft::{ClientTimeouts, Proxy, Retry, draft, set, set_read_timeout};
+use crate::draft::{ClientTimeouts, Proxy, Retry, draft};
 use crate::text;
 
 /// Directives that hold for every location below, unless it says otherwise.
@@ -47,7 +47,7 @@ impl Nginx<'_> {
         // One timeout covers both directions: the longer cuts nothing off that nginx would not.
         let read = self.timeout(place, levels, ["proxy_read_timeout", "grpc_read_timeout"]);
         let send = self.timeout(place, levels, ["proxy_send_timeout", "grpc_send_timeout"]);
-        set_read_timeout(&mut made, read);
+        made.read_timeout(read);
         made.backend_idle_timeout(text::duration(read.max(send)));
         match innermost(levels, "client_max_body_size") {
             None => made.max_request_body(1 << 20),
@@ -73,22 +73,26 @@ impl Nginx<'_> {
             let todo = "set backend_tls_ca_path, or backend_tls_verify_server_cert: false";
             self.out.partial(pass.at, pass, why, todo);
         }
-        for (theirs, ours) in [
-            ("proxy_ssl_name", "backend_tls_server_name"),
-            ("proxy_ssl_trusted_certificate", "backend_tls_ca_path"),
-            ("proxy_ssl_certificate", "backend_tls_client_cert_path"),
-            ("proxy_ssl_certificate_key", "backend_tls_client_key_path"),
-        ] {
-            let Some(found) = innermost(levels, theirs) else { continue };
-            match found.arguments.first().filter(|value| !value.contains('$')) {
-                Some(value) if ours.ends_with("_path") => {
-                    set(made, ours, self.folder.join(value).display().to_string())
-                }
-                Some(value) => set(made, ours, value.clone()),
-                None if first(levels, theirs) == Some("$proxy_host") => {}
-                None => self.directive_not_converted("", found),
-            }
+        made.backend_tls_server_name(self.fixed(levels, "proxy_ssl_name"));
+        made.backend_tls_ca_path(self.fixed_path(levels, "proxy_ssl_trusted_certificate"));
+        made.backend_tls_client_cert_path(self.fixed_path(levels, "proxy_ssl_certificate"));
+        made.backend_tls_client_key_path(self.fixed_path(levels, "proxy_ssl_certificate_key"));
+    }
+
+    /// The value of a directive; `None`, and reported, where it has a variable.
+    fn fixed(&mut self, levels: &[&Directive], name: &str) -> Option<String> {
+        let found = innermost(levels, name)?;
+        let value = found.arguments.first().filter(|value| !value.contains('$'));
+        if value.is_none() && first(levels, name) != Some("$proxy_host") {
+            self.directive_not_converted("", found);
         }
+        value.cloned()
+    }
+
+    /// The same of a file, from the folder of the configuration.
+    fn fixed_path(&mut self, levels: &[&Directive], name: &str) -> Option<String> {
+        let value = self.fixed(levels, name)?;
+        Some(self.folder.join(value).display().to_string())
     }
 
     /// `proxy_next_upstream`.

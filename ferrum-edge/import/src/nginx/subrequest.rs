@@ -12,7 +12,7 @@ use super::login::names_variable;
 use super::variable_names::ours;
 use super::{Nginx, SILENT, first, innermost, said};
 use crate::cond::Cond;
-use crate::draft::{ForwardAuth, Plug, draft, set};
+use crate::draft::{ForwardAuth, Plug, draft};
 use crate::own_fields::is_framing;
 use crate::text;
 
@@ -205,7 +205,7 @@ impl Nginx<'_> {
                 if name == "host" && template.is_empty() {
                     return Err(field);
                 }
-                set(&mut own_fields, &name, template);
+                own_fields.insert(name, template.into());
             }
         }
         if !own_fields.is_empty() {

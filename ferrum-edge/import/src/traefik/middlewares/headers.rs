@@ -1,7 +1,7 @@
 //! The middleware that changes header fields, answers preflight requests, and refuses hosts.
 
 use super::{Made, TODO, is_true, list, number};
-use crate::draft::{Cors, HeaderRule, Plug, Rewrite, draft, set};
+use crate::draft::{Cors, HeaderRule, Plug, Rewrite, draft};
 use crate::traefik::Traefik;
 use crate::tree::Node;
 
@@ -127,16 +127,10 @@ impl Traefik<'_> {
         let mut config = Cors::default();
         config.allowed_origins(origins);
         config.allow_credentials(credentials);
-        for (theirs, ours) in [
-            ("accessControlAllowMethods", "allowed_methods"),
-            ("accessControlAllowHeaders", "allowed_headers"),
-            ("accessControlExposeHeaders", "exposed_headers"),
-        ] {
-            let list = list(settings, theirs);
-            if !list.is_empty() {
-                set(&mut config, ours, list);
-            }
-        }
+        let list = |key: &str| Some(list(settings, key)).filter(|list| !list.is_empty());
+        config.allowed_methods(list("accessControlAllowMethods"));
+        config.allowed_headers(list("accessControlAllowHeaders"));
+        config.exposed_headers(list("accessControlExposeHeaders"));
         if let Some(age) = number(settings, "accessControlMaxAge") {
             config.max_age(age);
         }
