@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
@@ -86,8 +87,8 @@ pub struct Import {
     open: bool,
     /// Whether its proxies would have more plugins than an import may make.
     pub(crate) has_too_many_plugins: bool,
-    /// How often each id was asked for.
-    ids: HashMap<String, usize>,
+    /// How often each id was asked for, by kind.
+    ids: HashMap<&'static str, HashMap<String, usize>>,
     accounts: Accounts,
 }
 
@@ -258,34 +259,45 @@ impl Import {
     }
 
     /// An id of this kind that looks like `name` and is nobody else's.
-    pub(crate) fn id(&mut self, kind: &str, name: &str) -> String {
-        let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
-        let mut slug = String::with_capacity(name.len().min(200));
-        for c in name.chars().map(good).take(200) {
-            let is_start = slug.is_empty() && !c.is_ascii_alphanumeric();
-            if !(is_start || c == '-' && slug.ends_with('-')) {
-                slug.push(c);
-            }
-        }
-        slug.truncate(slug.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).len());
-        if slug.is_empty() {
-            slug.push_str(kind);
-        }
-        let mut id = slug.clone();
+    pub(crate) fn id(&mut self, kind: &'static str, name: &str) -> String {
+        let slug = slug(name).unwrap_or_else(|| kind.to_owned());
+        let ids = self.ids.entry(kind).or_default();
+        let Some(mut count) = ids.get(&slug).copied() else {
+            ids.insert(slug.clone(), 1);
+            return slug;
+        };
         loop {
-            let count = self.ids.entry(format!("{kind}/{id}")).or_insert(0);
-            *count += 1;
-            if *count == 1 {
-                return id;
-            }
+            count += 1;
             let numbered = format!("{slug}-{count}");
-            if let Entry::Vacant(free) = self.ids.entry(format!("{kind}/{numbered}")) {
+            if let Entry::Vacant(free) = ids.entry(numbered.clone()) {
                 free.insert(1);
+                ids.insert(slug, count);
                 return numbered;
             }
-            id.clone_from(&slug);
         }
     }
+}
+
+/// What an id looks like that is made from a name; `None` where no letter of it can be in one.
+fn slug(name: &str) -> Option<String> {
+    const MOST: usize = 200;
+    let is_good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let bytes = name.as_bytes();
+    let mut made = if bytes.len() <= MOST && bytes.iter().all(|b| is_good(*b)) && !name.contains("--") {
+        name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
+    } else {
+        let good = |c: char| if u8::try_from(c).is_ok_and(is_good) { c } else { '-' };
+        let mut made = String::with_capacity(name.len().min(MOST));
+        for c in name.chars().map(good).take(MOST) {
+            let is_start = made.is_empty() && !c.is_ascii_alphanumeric();
+            if !(is_start || c == '-' && made.ends_with('-')) {
+                made.push(c);
+            }
+        }
+        made
+    };
+    made.truncate(made.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).len());
+    (!made.is_empty()).then_some(made)
 }
 
 impl Proxy {
@@ -330,13 +342,14 @@ pub(crate) enum To {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plug {
     pub(crate) name: &'static str,
-    pub(crate) config: Value,
-    pub(crate) when: Option<Value>,
+    /// Its settings, shared by the routes that have it.
+    pub(crate) config: Rc<Value>,
+    pub(crate) when: Option<Rc<Value>>,
 }
 
 impl Plug {
     pub(crate) fn new(name: &'static str, config: Value) -> Self {
-        Self { name, config, when: None }
+        Self { name, config: Rc::new(config), when: None }
     }
 
     /// The plugin that has these settings.
@@ -350,7 +363,7 @@ impl Plug {
     }
 
     pub(crate) fn when(self, when: Option<Value>) -> Self {
-        Self { when, ..self }
+        Self { when: when.map(Rc::new), ..self }
     }
 }
 
@@ -426,7 +439,7 @@ impl Import {
         for plug in route.plugins {
             // Files are looked for by the path as it came.
             let leads = (plug.name == "static_files" && rewrites).then_some("rewrite");
-            self.plugin_when(&id, plug.name, plug.config, plug.when.as_ref());
+            self.plugin_when(&id, plug.name, Rc::unwrap_or_clone(plug.config), plug.when.as_deref());
             // Files precede an answer for paths without one.
             let precedes = matches!(plug.name, "response_transformer" | "static_files");
             let next = answers.filter(|_| precedes).or(leads);

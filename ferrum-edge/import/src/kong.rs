@@ -86,7 +86,7 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
         return Err(Failure::new(file, 0, what));
     }
     let mut kong = Kong { out: std::mem::take(out), ..Kong::default() };
-    let document = &folded::whole(&mut kong.out, &document);
+    let document = &folded::whole(&mut kong.out, document);
     for (key, value) in document.entries() {
         let is_known = SECTIONS.contains(&key.as_str()) || SILENT.contains(&key.as_str());
         if !is_known && !value.is_empty() {

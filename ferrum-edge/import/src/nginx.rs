@@ -18,6 +18,7 @@ mod fastcgi;
 mod fields;
 mod file_conditions;
 mod files;
+mod guard_names;
 mod guards;
 mod internal_locations;
 mod item;
@@ -54,7 +55,7 @@ use crate::cond::Cond;
 use crate::draft::{GatewayTls, Import, Plug};
 use crate::error::Failure;
 use crate::files::{Files, IncludeReader};
-use blocks::Directive;
+use blocks::{Directive, name_bit};
 
 /// Directives that need no counterpart: the gateway does so anyway, or they are about the process.
 const SILENT: &[&str] = &[
@@ -334,14 +335,14 @@ impl<'f> Nginx<'f> {
     fn report_directive(&mut self, place: &str, directive: &Directive) {
         let name = directive.name.as_str();
         let is_converted_elsewhere = HANDLED.contains(&name)
-            || guards::NAMES.contains(&name)
+            || guard_names::NAMES.contains(&name)
             || plugins::NAMES.contains(&name)
             || settings::NAMES.contains(&name)
             || response_rewrites::NAMES.contains(&name)
             || cache::NAMES.contains(&name)
             || matches!(name, "error_page" | "proxy_intercept_errors" | "fastcgi_intercept_errors")
             || blocks::HANDLERS.contains(&name)
-            || name == guards::UNREAD;
+            || name == guard_names::UNREAD;
         let says = |what: &str| directive.arguments.first().is_some_and(|it| it == what);
         let is_off =
             name == "proxy_cache" && says("off") || name.starts_with("proxy_pass_request_") && says("on");
@@ -441,11 +442,17 @@ fn said<'d>(levels: &[&'d Directive], name: &str) -> Vec<&'d Directive> {
 }
 
 /// The directive of this name that holds: the innermost level's.
+#[inline]
 fn innermost<'d>(levels: &[&'d Directive], name: &str) -> Option<&'d Directive> {
-    levels.iter().rev().find_map(|level| level.all(name).next())
+    innermost_by_bit(levels, name, name_bit(name))
+}
+
+fn innermost_by_bit<'d>(levels: &[&'d Directive], name: &str, bit: u64) -> Option<&'d Directive> {
+    levels.iter().rev().find_map(|level| level.all_by_bit(name, bit).next())
 }
 
 /// The first word of the directive of this name that holds.
+#[inline]
 fn first<'d>(levels: &[&'d Directive], name: &str) -> Option<&'d str> {
     innermost(levels, name)?.arguments.first().map(String::as_str)
 }

@@ -12,10 +12,11 @@ impl Import {
         let (mut own, mut framing) = (Vec::new(), Vec::new());
         let mut empty = HashSet::new();
         for config in &mut self.plugin_configs {
-            let is_request = config["plugin_name"] == "request_transformer";
-            if !is_request && config["plugin_name"] != "response_transformer" {
-                continue;
-            }
+            let is_request = match config.get("plugin_name").and_then(Value::as_str) {
+                Some("request_transformer") => true,
+                Some("response_transformer") => false,
+                _ => continue,
+            };
             let Some(rules) = config["config"]["rules"].as_array_mut() else { continue };
             rules.retain(|rule| {
                 let named = ["key", "new_key"].iter().filter_map(|key| rule[*key].as_str());
@@ -34,10 +35,12 @@ impl Import {
             }
         }
         let is_empty = |id: &Value| id.as_str().is_some_and(|id| empty.contains(id));
-        self.plugin_configs.retain(|config| !is_empty(&config["id"]));
-        for proxy in &mut self.proxies {
-            if let Some(plugins) = proxy.get_mut("plugins").and_then(Value::as_array_mut) {
-                plugins.retain(|plugin| !is_empty(&plugin["plugin_config_id"]));
+        if !empty.is_empty() {
+            self.plugin_configs.retain(|config| !is_empty(&config["id"]));
+            for proxy in &mut self.proxies {
+                if let Some(plugins) = proxy.get_mut("plugins").and_then(Value::as_array_mut) {
+                    plugins.retain(|plugin| !is_empty(&plugin["plugin_config_id"]));
+                }
             }
         }
         for (names, is_harmless) in [(&mut own, false), (&mut framing, true)] {

@@ -1,11 +1,14 @@
 //! What became of each construct of the original.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
 /// Findings that a report keeps; more are only counted.
 pub(crate) const MAX_FINDINGS: usize = 100_000;
+
+/// Findings that a new one is compared with.
+const MAX_LATEST: usize = 200;
 
 /// Where something is in the original.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -161,6 +164,8 @@ const MAX_LINES: usize = 10;
 pub struct Report {
     pub(crate) files: Vec<Arc<str>>,
     findings: Vec<Finding>,
+    /// The lines of the latest findings, which may be met again.
+    latest: VecDeque<u32>,
     counts: [usize; 6],
     /// Where something else than a plain translation was noted.
     said: HashSet<At>,
@@ -185,11 +190,14 @@ impl Report {
             self.said.insert(at);
         }
         // One construct is met several times where it holds for several proxies.
-        if self.findings.iter().rev().take(200).any(|known| *known == finding) {
+        let mut latest = self.latest.iter().zip(self.findings.iter().rev());
+        if latest.any(|(line, known)| *line == finding.line && *known == finding) {
             return;
         }
         self.counts[ORDER.iter().position(|known| *known == outcome).unwrap_or(0)] += 1;
         if self.findings.len() < MAX_FINDINGS {
+            self.latest.truncate(MAX_LATEST - 1);
+            self.latest.push_front(finding.line);
             self.findings.push(finding);
         }
     }
@@ -210,6 +218,7 @@ impl Report {
 
     /// By file and line, so that a reader goes through the original from top to bottom.
     pub(crate) fn sort(&mut self) {
+        self.latest.clear();
         self.findings.sort_by(|a, b| (&a.file, a.line, a.outcome).cmp(&(&b.file, b.line, b.outcome)));
     }
 

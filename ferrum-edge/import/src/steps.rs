@@ -1,6 +1,7 @@
 //! What a proxy does with a request, step by step, as proxies of ours: the first whose conditions hold.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
@@ -89,9 +90,7 @@ pub(crate) fn walk(
         match step {
             RouteStep::Pass(Cond::Never, _) => {}
             RouteStep::Pass(when, plug) => {
-                let mut plug = plug.clone();
-                plug.when = when.clone().and(plug.when.take().map_or(Cond::Always, Cond::Is)).when();
-                plugins.push(plug);
+                plugins.push(narrowed(plug, when.clone()));
             }
             RouteStep::End(when, ending) => {
                 let taken = cond.clone().and(when.clone());
@@ -108,13 +107,7 @@ pub(crate) fn walk(
                 if only_passes && group.is_none() && !ends {
                     for step in inner {
                         if let RouteStep::Pass(own, plug) = step {
-                            let mut plug = plug.clone();
-                            plug.when = when
-                                .clone()
-                                .and(own.clone())
-                                .and(plug.when.take().map_or(Cond::Always, Cond::Is))
-                                .when();
-                            plugins.push(plug);
+                            plugins.push(narrowed(plug, when.clone().and(own.clone())));
                         }
                     }
                     continue;
@@ -136,6 +129,14 @@ pub(crate) fn walk(
         }
     }
     Some(plugins)
+}
+
+/// A plugin for fewer requests: those that a condition means, too.
+fn narrowed(plug: &Plug, cond: Cond) -> Plug {
+    match cond {
+        Cond::Always => plug.clone(),
+        cond => plug.clone().when(cond.and(plug.cond()).when()),
+    }
 }
 
 /// Steps that requests take behind a way within the way: those of everybody else, but for other ways of its group.
@@ -244,7 +245,8 @@ fn settled(out: &mut Import, name: &str, items: Vec<Item>) -> Vec<Item> {
             made.push(item);
             continue;
         }
-        let when = item.plugins[at].when.take().map_or(Cond::Always, Cond::Is);
+        let when = item.plugins[at].cond();
+        item.plugins[at].when = None;
         let mut other = item.clone();
         other.plugins.remove(at);
         other.cond = other.cond.and(when.clone().negate());
@@ -277,6 +279,11 @@ fn turn(plug: &Plug) -> u8 {
 }
 
 impl Plug {
+    /// When it runs.
+    fn cond(&self) -> Cond {
+        self.when.as_deref().map_or(Cond::Always, |when| Cond::Is(when.clone()))
+    }
+
     /// What it changes about requests.
     fn changes(&self) -> Vec<What> {
         let has = |key: &str| self.config.get(key).is_some();
@@ -340,7 +347,7 @@ fn join_error_pages(plugins: &mut Vec<Plug>) {
         let same = |known: &&mut Plug| {
             known.name == "error_pages" && known.when == plug.when && known.config["of"] == plug.config["of"]
         };
-        let known = joined.iter_mut().find(same).map(|known| &mut known.config["pages"]);
+        let known = joined.iter_mut().find(same).map(|known| &mut Rc::make_mut(&mut known.config)["pages"]);
         let (Some(Value::Array(known)), Some(own)) = (known, plug.config["pages"].as_array()) else {
             joined.push(plug);
             continue;
@@ -383,7 +390,8 @@ fn join_rewrites(plugins: &mut Vec<Plug>) {
         });
         match same {
             Some(known) => {
-                if let (Value::Object(known), Value::Object(more)) = (&mut known.config, plug.config) {
+                let more = Rc::unwrap_or_clone(plug.config);
+                if let (Value::Object(known), Value::Object(more)) = (Rc::make_mut(&mut known.config), more) {
                     known.extend(more);
                 }
             }

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use super::matcher::Matcher;
 use super::settings::{Any, Flag, Numbers, One, Setting, Text, Texts, draft, settings};
-use crate::cond::keyed;
 
 /// How a path or another text is compared; a text alone is a prefix of paths, and others are the same.
 pub(crate) trait Compared: Setting {}
@@ -53,7 +52,7 @@ impl Match {
                 self.0.insert(key.clone(), value.clone());
                 continue;
             }
-            let one = keyed(key.clone(), value.clone());
+            let one = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
             match self.0.get_mut("all") {
                 Some(Value::Array(all)) => all.push(one),
                 _ => self.all([one]),

@@ -130,8 +130,8 @@ fn common(key: &str, value: &Node) -> Option<Cond> {
         "header" => header_matched(value),
         "url_path" => {
             let how = string_matched(value.get("path")?)?;
-            let ignores = how.get("ignore_case").is_some();
-            let (kind, text) = how.kind()?;
+            let ignores = how.ignores_case();
+            let (kind, text) = how.kind();
             let text = text.as_str()?;
             let literal = text::literal(text);
             let regex = match kind {
@@ -145,5 +145,23 @@ fn common(key: &str, value: &Node) -> Option<Cond> {
             Some(Cond::path_is(Matcher::regex(format!("{}{regex}", if ignores { "(?i)" } else { "" }))))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common;
+    use crate::cond::Cond;
+    use crate::draft::Matcher;
+    use crate::tree;
+
+    #[test]
+    fn paths_ignore_case_where_they_say_so() {
+        for (path, regex) in
+            [("{prefix: /Admin, ignore_case: true}", "(?i)/Admin.*"), ("{prefix: /Admin}", "/Admin.*")]
+        {
+            let node = tree::one("f", 0, &format!("path: {path}")).expect("a document");
+            assert_eq!(common("url_path", &node), Some(Cond::path_is(Matcher::regex(regex))), "{path}");
+        }
     }
 }

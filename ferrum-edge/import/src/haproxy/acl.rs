@@ -75,6 +75,9 @@ impl Acls {
 
     /// What a condition asks of the request as rules before left it, by what the client sent.
     fn before(&self, cond: Cond) -> Term {
+        if self.changes.is_empty() {
+            return self.changes.before(cond).map_or(NOT_CONVERTED, Term::Asks);
+        }
         if let Some(cond) = self.changes.before(cond.clone()) {
             return Term::Asks(cond);
         }
@@ -88,7 +91,8 @@ impl Acls {
         let mut ways = self.ways(rest, reader);
         for (_, term) in ways.iter_mut().flatten() {
             if let Term::Asks(cond) = term {
-                *term = self.before(cond.clone());
+                let cond = std::mem::replace(cond, Cond::Always);
+                *term = self.before(cond);
             }
         }
         match first.as_str() {
@@ -133,7 +137,11 @@ impl Acls {
                 self.called(name)
             };
             // All alternatives of a name fail, or any of them holds.
-            let mut next: Ways = Vec::new();
+            let is_plain = ways.len() == 1 && terms.len() == 1;
+            let mut next: Ways = if is_plain { std::mem::take(&mut ways) } else { Vec::new() };
+            if let ([way], true) = (next.as_mut_slice(), is_plain) {
+                way.extend(terms.iter().map(|term| (holds, term.clone())));
+            }
             for way in &ways {
                 if holds {
                     next.extend(

@@ -92,8 +92,13 @@ impl Haproxy<'_, '_> {
     /// The requests that `http-request allow` lets past the rules behind it in its section; `None` for other rules, and where its
     /// condition can't be said here.
     fn allowed(&mut self, line: &HaproxyLine, acls: &Acls) -> Option<Cond> {
-        let (words, ways) = self.split(line, line.arguments(), acls);
-        let cond = convert(&ways).ok().filter(|_| words == ["allow"])?;
+        let words = line.arguments();
+        let is_alone = words.get(1).is_none_or(|word| word == "if" || word == "unless");
+        if words.first().is_none_or(|word| word != "allow") || !is_alone {
+            return None;
+        }
+        let (_, ways) = self.split(line, words, acls);
+        let cond = convert(&ways).ok()?;
         self.out.converted(line.at, line.text());
         Some(cond)
     }

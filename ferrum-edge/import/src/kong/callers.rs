@@ -197,8 +197,11 @@ impl Kong {
             } else {
                 self.narrow(ours, &proxies, &one.callers, known);
             }
-            let id =
-                self.out.shared_plugin(&format!("{}-{ours}", slug(&one.callers)), ours, plug.config.clone());
+            let id = self.out.shared_plugin(
+                &format!("{}-{ours}", slug(&one.callers)),
+                ours,
+                (*plug.config).clone(),
+            );
             if let Some(config) = self.out.plugin_configs.last_mut() {
                 config["when"] = one.callers.condition().into();
                 if is_early {

@@ -1,5 +1,7 @@
 //! Kong's routes by expression: `http.path ^= "/api" && (http.method == "GET" || net.src.ip in 10.0.0.0/8)`.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 use super::order::Rank;
@@ -99,7 +101,7 @@ impl Kong {
             self.close_route(&id);
         } else {
             for plug in super::routes::refusals(route) {
-                self.out.plugin_when(&id, plug.name, plug.config, plug.when.as_ref());
+                self.out.plugin_when(&id, plug.name, Rc::unwrap_or_clone(plug.config), plug.when.as_deref());
             }
         }
         self.of_route.entry(called).or_default().push(at);

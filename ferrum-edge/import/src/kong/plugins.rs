@@ -57,7 +57,7 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
         Where::Everywhere => "global",
         Where::Proxies(_) => "proxy_group",
     };
-    let (plugin_name, config, when) = (plug.name, plug.config, plug.when);
+    let (plugin_name, config, when) = (plug.name, &*plug.config, plug.when.as_deref());
     out.plugin_configs.push(draft!(PluginConfig { id: &id, plugin_name, scope, config, when }).into());
     out.converted(plugin.at, &place);
     let Where::Proxies(proxies) = at else { return };
@@ -68,8 +68,13 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
 }
 
 /// Plugins of ours that ask callers who they are.
-pub(super) const AUTHENTICATION: [&str; 7] =
+const AUTHENTICATION: [&str; 7] =
     ["key_auth", "basic_auth", "hmac_auth", "jwt_auth", "ldap_auth", "oauth2_introspection", "jwks_auth"];
+
+/// Whether a plugin config of ours asks callers who they are.
+pub(super) fn authenticates(config: &Value) -> bool {
+    config.get("plugin_name").and_then(Value::as_str).is_some_and(|name| AUTHENTICATION.contains(&name))
+}
 
 /// Plugins that keep nobody out: without them more is answered slower, or less is counted, and nothing is opened.
 const HARMLESS: &[&str] = &[
@@ -154,21 +159,21 @@ pub(super) fn attach(out: &mut Import, proxies: &[usize], id: &str) {
 
 /// Kong asks every authentication plugin of a route; the gateway would be content with one.
 pub(super) fn all_authenticate(out: &mut Import) {
-    let is_auth = |config: &&Value| AUTHENTICATION.iter().any(|name| config["plugin_name"] == *name);
-    let everywhere =
-        out.plugin_configs.iter().filter(is_auth).filter(|config| config["scope"] == "global").count();
-    let auth: HashSet<String> =
-        out.plugin_configs.iter().filter(is_auth).map(|config| config["id"].to_string()).collect();
-    let lenient: HashSet<String> = out
-        .plugin_configs
-        .iter()
-        .filter(is_auth)
-        .filter(|config| config["config"].get("anonymous").is_some())
-        .map(|config| config["id"].to_string())
-        .collect();
+    let id = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let (mut everywhere, mut auth, mut lenient) = (0, HashSet::new(), HashSet::new());
+    for config in out.plugin_configs.iter().filter(|config| authenticates(config)) {
+        everywhere += usize::from(config["scope"] == "global");
+        auth.extend(id(config, "id"));
+        if config["config"].get("anonymous").is_some() {
+            lenient.extend(id(config, "id"));
+        }
+    }
+    if auth.is_empty() {
+        return;
+    }
     for proxy in &mut out.proxies {
         let own = proxy.get("plugins").and_then(Value::as_array).into_iter().flatten();
-        let own: Vec<String> = own.map(|named| named["plugin_config_id"].to_string()).collect();
+        let own: Vec<String> = own.filter_map(|named| id(named, "plugin_config_id")).collect();
         let mine = || own.iter().filter(|id| auth.contains(*id));
         if mine().count() + everywhere > 1 {
             // Those that let anonymous callers by are content with what another one found.

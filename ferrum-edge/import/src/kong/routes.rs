@@ -168,7 +168,7 @@ impl Kong {
             return self.close_route(&id);
         }
         for plug in &asked.refusals {
-            self.out.plugin_when(&id, plug.name, plug.config.clone(), plug.when.as_ref());
+            self.out.plugin_when(&id, plug.name, (*plug.config).clone(), plug.when.as_deref());
         }
     }
 

@@ -159,7 +159,7 @@ fn include_not_converted(out: &mut Import, directive: &Directive, why: &str) {
 
 /// Stands for a file that could not be read: what was in it may have guarded.
 fn unread(directive: &Directive) -> Directive {
-    Directive { name: super::guards::UNREAD.to_owned(), ..directive.clone() }
+    Directive { name: super::guard_names::UNREAD.to_owned(), ..directive.clone() }
 }
 
 /// Whether an include means a file. Relative patterns start in the folder of nginx.conf, which the dump does not say.

@@ -4,7 +4,8 @@ use super::Nginx;
 use super::asked::flagged;
 use super::blocks::{Directive, HANDLERS};
 use super::files::{closed_route, is_served_otherwise};
-use super::guards::{self, is_guarded};
+use super::guard_names;
+use super::guards::is_guarded;
 use super::item::{self, Passed, Rewritten};
 use super::location::{Location, LocationKind};
 use super::site::Site;
@@ -89,7 +90,7 @@ impl<'d> Nginx<'_> {
         let block = &location.directive.block;
         let script: Vec<&'d Directive> =
             block.iter().filter(|it| SCRIPT.contains(&it.name.as_str())).collect();
-        let is_guarded = block.iter().any(|it| guards::NAMES.contains(&it.name.as_str()));
+        let is_guarded = block.iter().any(|it| guard_names::NAMES.contains(&it.name.as_str()));
         let is_handled = block.iter().any(|it| HANDLERS.contains(&it.name.as_str()));
         let answer = match script.as_slice() {
             [only] if only.name == "return" => Some(self.returned(&inner, only, &levels)),

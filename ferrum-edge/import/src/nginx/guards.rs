@@ -1,49 +1,17 @@
 //! What keeps requests out of a location. What can't be said here closes it.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 use super::blocks::Directive;
+use super::guard_names::{NAMES, UNREAD};
 use super::location::Location;
 use super::login::is_of_refusals;
 use super::{Nginx, innermost, said};
 use crate::cond::Cond;
 use crate::draft::{BasicAuth, Match, Plug, draft};
 use crate::text;
-
-/// Stands for an include that could not be read.
-pub(super) const UNREAD: &str = "include (not read)";
-
-/// Directives that keep requests out, or say how.
-pub(super) const NAMES: &[&str] = &[
-    "allow",
-    "deny",
-    "satisfy",
-    "auth_basic",
-    "auth_basic_user_file",
-    "auth_request",
-    "auth_request_set",
-    "auth_jwt",
-    "auth_jwt_key_file",
-    "auth_jwt_key_request",
-    "auth_oidc",
-    "internal",
-    "limit_except",
-    "valid_referers",
-    "secure_link",
-    "secure_link_md5",
-    "secure_link_secret",
-    "ssl_verify_client",
-    "access_by_lua",
-    "access_by_lua_block",
-    "access_by_lua_file",
-    "rewrite_by_lua_block",
-    "rewrite_by_lua_file",
-    "js_access",
-    "perl",
-    "modsecurity",
-    "app_protect_enable",
-    UNREAD,
-];
 
 /// Those that have a counterpart.
 const KNOWN: &[&str] = &[
@@ -97,8 +65,7 @@ impl Nginx<'_> {
             made.is_closed |=
                 self.out.guard_not_converted(found.at, format_args!("{place}: {found}"), why, TODO);
         }
-        let mut foreign: Vec<&Directive> =
-            levels.iter().flat_map(|level| level.all_named(is_guard_by_name)).collect();
+        let mut foreign: Vec<&Directive> = levels.iter().flat_map(|level| level.guards_by_name()).collect();
         foreign.dedup_by_key(|directive| directive.at);
         for found in foreign
             .into_iter()
@@ -133,7 +100,10 @@ impl Nginx<'_> {
         // An address that no rule names lets nobody in by itself. Who is let in by address is asked nothing.
         match self.by_address(place, levels, true, &mut made.is_closed) {
             Cond::Never => made.plugins.clear(),
-            asked => made.plugins.iter_mut().for_each(|plug| plug.when = asked.when()),
+            asked => {
+                let when = asked.when().map(Rc::new);
+                made.plugins.iter_mut().for_each(|plug| plug.when.clone_from(&when));
+            }
         }
         let has_limit =
             levels.last().is_some_and(|level| level.block.iter().any(|it| it.name == "limit_except"));
@@ -313,38 +283,6 @@ pub(super) fn other_methods(limit: &Directive) -> Cond {
         methods.push("HEAD".to_owned());
     }
     Cond::is(draft!(Match { methods })).negate()
-}
-
-/// Whether a directive of a module we don't know keeps requests out, to go by its name.
-fn is_guard_by_name(name: &str) -> bool {
-    const WORDS: [&str; 21] = [
-        "auth",
-        "jwt",
-        "oidc",
-        "saml",
-        "ldap",
-        "waf",
-        "captcha",
-        "geoip2_deny",
-        "access_by",
-        "naxsi",
-        "testcookie",
-        "ssl_ocsp",
-        "shib",
-        "secrulesenabled",
-        "modsecurityenabled",
-        "wallarm",
-        "server_rewrite_by",
-        "rewrite_by",
-        "hmac_secure_link",
-        "spnego",
-        "gss",
-    ];
-    let name = name.to_ascii_lowercase();
-    let name = name.as_str();
-    !NAMES.contains(&name)
-        && !name.starts_with("proxy_")
-        && WORDS.iter().any(|word| name.split('_').any(|part| part == *word) || name.starts_with(word))
 }
 
 /// Whether a location keeps requests out, or may. `internal` lets in what nginx itself leads there.

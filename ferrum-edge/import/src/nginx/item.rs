@@ -48,7 +48,13 @@ pub(super) enum Rewritten {
 pub(super) fn place(site: &Site<'_>, levels: &[&Directive]) -> String {
     let mut made = site.place.clone();
     for level in levels.iter().filter(|level| matches!(level.name.as_str(), "location" | "if")) {
-        made.push_str(&format!(", {} {}", level.name, level.arguments.join(" ")));
+        made.push_str(", ");
+        made.push_str(&level.name);
+        made.push(' ');
+        for (n, argument) in level.arguments.iter().enumerate() {
+            made.push_str(if n == 0 { "" } else { " " });
+            made.push_str(argument);
+        }
     }
     made
 }

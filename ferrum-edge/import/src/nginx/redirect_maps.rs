@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Nginx;
 use super::asked::{flagged, words};
 use super::blocks::Directive;
-use super::guards::UNREAD;
+use super::guard_names::UNREAD;
 use super::item::{Item, place};
 use super::location::{Base, LocationKind};
 use super::site::ScriptPlace;

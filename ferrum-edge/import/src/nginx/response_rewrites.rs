@@ -42,13 +42,14 @@ impl Nginx<'_> {
         if redirects.is_empty() && cookies.is_empty() {
             return None;
         }
-        let rule = |field: &str| {
-            let replacements = redirects.clone();
+        let rule = |field: &str, replacements: Vec<Replacement>| {
             draft!(HeaderRule { operation: "replace", target: "header", key: field, replacements })
         };
-        let rules = vec![rule("location"), rule("refresh")];
+        let has_redirects = !redirects.is_empty();
+        let rules =
+            has_redirects.then(|| vec![rule("location", redirects.clone()), rule("refresh", redirects)]);
         Some(Plug::of(draft!(ResponseTransformer {
-            rules: (!redirects.is_empty()).then_some(rules),
+            rules,
             cookies: (!cookies.is_empty()).then_some(cookies),
             of: "target",
         })))

@@ -1,5 +1,7 @@
 //! Where a location's requests go: to a server, to files, or nowhere.
 
+use std::rc::Rc;
+
 use serde_json::{Map, Value};
 
 use super::Nginx;
@@ -130,8 +132,10 @@ impl<'d> Nginx<'_> {
             }
         }
         let plugins = self.plugins(&place, levels);
-        let settings = self.settings(&place, levels);
-        for mut passed in self.handled(site, &place, levels, way, rewritten) {
+        let mut settings = self.settings(&place, levels);
+        let own_most = settings.get(MOST_BYTES).and_then(Value::as_u64);
+        let mut handled = self.handled(site, &place, levels, way, rewritten).into_iter().peekable();
+        while let Some(mut passed) = handled.next() {
             let (base, beside) = beside_folder(base, &passed, way);
             if let Some(paths) = beside {
                 // What goes on within the segment, `/ax` of `/a`, is a file beside the folder to nginx.
@@ -149,13 +153,14 @@ impl<'d> Nginx<'_> {
             let mut item = Item::new(&base.and(passed.cond), passed.to, &label);
             // Of another location, its settings hold alone.
             if passed.plugins.is_none() {
-                item.settings.clone_from(&settings);
+                let is_last = handled.peek().is_none();
+                item.settings = if is_last { std::mem::take(&mut settings) } else { settings.clone() };
             }
             item.settings.append(&mut passed.settings);
             item.files = passed.files;
-            let sizes = [settings.get(MOST_BYTES), item.settings.get(MOST_BYTES)];
+            let most = item.settings.get(MOST_BYTES).and_then(Value::as_u64);
             // Of a named location, too, which is looked at after this one.
-            let least = sizes.into_iter().flatten().filter_map(Value::as_u64).filter(|it| *it > 0).min();
+            let least = [own_most, most].into_iter().flatten().filter(|it| *it > 0).min();
             if let Some(least) = least {
                 item.settings.max_request_body(least);
             }
@@ -449,7 +454,7 @@ fn socket_url(text: &str) -> Option<text::Url> {
 fn join_rewrite(plugins: &mut Vec<Plug>, rewrite: Rewrite) {
     match plugins.iter_mut().find(|plug| plug.name == "rewrite" && plug.when.is_none()) {
         Some(plug) => {
-            if let Value::Object(known) = &mut plug.config {
+            if let Value::Object(known) = Rc::make_mut(&mut plug.config) {
                 known.extend(Map::from(rewrite));
             }
         }

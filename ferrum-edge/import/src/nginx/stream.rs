@@ -72,7 +72,7 @@ impl Nginx<'_> {
                 "ssl_certificate" | "ssl_certificate_key" => {}
                 "proxy_ssl_verify" => settings.backend_tls_verify_server_cert(one.as_deref() == Some("on")),
                 "proxy_ssl_name" => settings.backend_tls_server_name(one.unwrap_or_default()),
-                "ssl_verify_client" | super::guards::UNREAD | "js_access" | "js_preread" => {
+                "ssl_verify_client" | super::guard_names::UNREAD | "js_access" | "js_preread" => {
                     let why = "it guards, and can't be translated; the port is not opened";
                     is_closed |= self.out.guard_not_converted(
                         directive.at,
