@@ -91,8 +91,7 @@ impl Acls {
         let mut ways = self.ways(rest, reader);
         for (_, term) in ways.iter_mut().flatten() {
             if let Term::Asks(cond) = term {
-                let cond = std::mem::replace(cond, Cond::Always);
-                *term = self.before(cond);
+                *term = self.before(std::mem::replace(cond, Cond::Always));
             }
         }
         match first.as_str() {
@@ -137,10 +136,10 @@ impl Acls {
                 self.called(name)
             };
             // All alternatives of a name fail, or any of them holds.
-            let is_plain = ways.len() == 1 && terms.len() == 1;
-            let mut next: Ways = if is_plain { std::mem::take(&mut ways) } else { Vec::new() };
-            if let ([way], true) = (next.as_mut_slice(), is_plain) {
-                way.extend(terms.iter().map(|term| (holds, term.clone())));
+            let mut next: Ways = Vec::new();
+            if let ([way], [term]) = (ways.as_mut_slice(), terms.as_slice()) {
+                way.push((holds, term.clone()));
+                next.append(&mut ways);
             }
             for way in &ways {
                 if holds {

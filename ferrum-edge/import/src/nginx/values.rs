@@ -88,10 +88,7 @@ impl Variables {
         for inner in &block.block {
             if matches!(inner.name.as_str(), "location" | "rewrite" | "if" | "server_name") {
                 let names = inner.arguments.iter().flat_map(|argument| text::named_groups(argument));
-                let mut names = names.peekable();
-                if names.peek().is_some() {
-                    Rc::make_mut(&mut self.groups).extend(names.map(|name| (name, None)));
-                }
+                names.for_each(|name| drop(Rc::make_mut(&mut self.groups).insert(name, None)));
             }
             self.name_groups(inner);
         }
