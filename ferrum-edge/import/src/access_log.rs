@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::draft::{AccessLog, Import, LogFile, Sink, draft};
+use crate::draft::{AccessLog, Import, LogFile, LogStdout, Sink, draft};
 
 /// Proxies that one entry may name.
 const MAX_PROXIES: usize = 10_000;
@@ -12,10 +12,8 @@ const MAX_PROXIES: usize = 10_000;
 /// A place for records.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LogPlace {
-    /// `file`, `stdout` or `syslog`.
-    pub(crate) kind: &'static str,
-    /// Its settings.
-    pub(crate) settings: Map<String, Value>,
+    /// The file, the program's output or the syslog server.
+    pub(crate) destination: Sink,
     /// `format`, `template`, `when` and others of the entry.
     pub(crate) rest: Sink,
 }
@@ -29,20 +27,24 @@ pub(crate) struct LogPlaces {
 }
 
 impl LogPlace {
-    pub(crate) fn new(kind: &'static str) -> Self {
-        Self { kind, settings: Map::new(), rest: Sink::default() }
+    pub(crate) fn new(destination: Sink) -> Self {
+        Self { destination, rest: Sink::default() }
     }
 
-    pub(crate) fn file(path: &str) -> Self {
-        Self { settings: (*draft!(LogFile { path })).clone(), ..Self::new("file") }
+    pub(crate) fn stdout() -> Self {
+        Self::new(draft!(Sink { stdout: LogStdout::default() }))
+    }
+
+    pub(crate) fn file(file: LogFile) -> Self {
+        Self::new(draft!(Sink { file }))
     }
 }
 
 impl LogPlaces {
     /// The number of a place, which is the same for the same place.
     pub(crate) fn number(&mut self, place: LogPlace) -> usize {
-        let settings = Value::Object(place.settings.clone());
-        let said = format!("{} {settings} {}", place.kind, Value::from(place.rest.clone()));
+        let text = |sink: &Sink| Value::from(sink.clone()).to_string();
+        let said = format!("{} {}", text(&place.destination), text(&place.rest));
         *self.numbers.entry(said).or_insert_with(|| {
             self.all.push((place, Vec::new()));
             self.all.len() - 1
@@ -65,7 +67,7 @@ impl LogPlaces {
             }
             let name = out.id("sink", "access-log");
             let mut made = draft!(Sink { name });
-            made.insert(place.kind.to_owned(), Value::Object(place.settings));
+            made.append(&mut place.destination);
             made.append(&mut place.rest);
             if proxies.len() < out.proxies.len() && proxies.len() <= MAX_PROXIES {
                 made.proxies(proxies);

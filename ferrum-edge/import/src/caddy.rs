@@ -99,7 +99,7 @@ impl<'o> Caddy<'o> {
                 id: "closed-for-want-of-certificates",
                 plugin_name: "request_termination",
                 scope: "global",
-                config: RequestTermination::closed(),
+                config: RequestTermination::of_closed_route(),
                 when: draft!(Match { scheme: "https" }),
             });
             self.out.plugin_configs.push(closed.into());
@@ -137,7 +137,7 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
                 let split = words.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty());
                 let addresses: Vec<_> = split.map(|word| caddy.address(word)).collect();
                 if addresses.iter().any(Option::is_none) {
-                    caddy.out.lost(line.at, line.text(), "an address in it is not understood", "");
+                    caddy.out.not_converted(line.at, line.text(), "an address in it is not understood", "");
                 }
                 sites.push(sites::Site { addresses: addresses.into_iter().flatten().collect(), line });
             }
@@ -190,14 +190,14 @@ impl Caddy<'_> {
                     | "default_sni" | "skip_install_trust",
                     _,
                 ) => {
-                    self.out.needless(
+                    self.out.not_needed(
                         line.at,
                         line.text(),
                         "it is about Caddy's own process or its certificates",
                     );
                 }
                 ("order", _) => self.ordered(line),
-                _ => self.out.lost(line.at, line.text(), "the gateway does not support this", ""),
+                _ => self.out.not_converted(line.at, line.text(), "the gateway does not support this", ""),
             }
         }
     }
@@ -218,10 +218,10 @@ impl Caddy<'_> {
         };
         self.order.insert(at.unwrap_or(self.order.len()), name.to_owned());
         match at {
-            Some(_) => self.out.done(line.at, line.text()),
+            Some(_) => self.out.converted(line.at, line.text()),
             None => {
                 let why = "the directive beside it is not known: it runs last";
-                self.out.lost(line.at, line.text(), why, "write them in a `route` block");
+                self.out.not_converted(line.at, line.text(), why, "write them in a `route` block");
             }
         }
     }
@@ -238,14 +238,14 @@ impl Caddy<'_> {
             match trusted {
                 Some(networks) => {
                     self.out.gateway.trusted_proxies(networks);
-                    self.out.done(inner.at, inner.text());
+                    self.out.converted(inner.at, inner.text());
                 }
                 _ if matches!(inner.name(), "trusted_proxies_strict" | "protocols") => {
                     let why = match inner.name() {
                         "protocols" => "all versions are spoken",
                         _ => "the last address that is not trusted is the client's",
                     };
-                    self.out.needless(inner.at, inner.text(), why);
+                    self.out.not_needed(inner.at, inner.text(), why);
                 }
                 _ => {
                     let todo = match inner.name() {
@@ -254,7 +254,7 @@ impl Caddy<'_> {
                         "max_header_size" => "see gateway.limits",
                         _ => "",
                     };
-                    self.out.lost(inner.at, inner.text(), "the gateway does not support this", todo);
+                    self.out.not_converted(inner.at, inner.text(), "the gateway does not support this", todo);
                 }
             }
         }

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::draft::{Certificate, Grpc, Match, Matcher, Text, Texts, Tls, draft};
+use crate::draft::{Certificate, Compared, Grpc, Match, Matcher, Text, Texts, Tls, draft};
 
 /// Conditions of a list that are compared with one another one by one.
 const FEW: usize = 16;
@@ -190,16 +190,14 @@ impl Cond {
     }
 
     /// As an entry of a proxy's `matches` with this path.
-    pub(crate) fn with_path(&self, path: &Value) -> Value {
-        let mut made = keyed("path", path.clone());
+    pub(crate) fn with_path(&self, path: impl Compared) -> Match {
+        let mut made = draft!(Match { path });
         match self {
             Self::Is(Value::Object(one)) if one.contains_key("path") || one.contains_key("hosts") => {
-                made["all"] = json!([one]);
+                made.all([Value::Object(one.clone())]);
             }
             Self::Is(Value::Object(one)) => {
-                for (key, value) in one {
-                    made[key] = value.clone();
-                }
+                made.extend(one.iter().map(|(key, value)| (key.clone(), value.clone())));
             }
             _ => {}
         }
@@ -293,6 +291,8 @@ fn flat(value: Value, key: &str) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn c(name: &str) -> Cond {

@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
@@ -81,13 +82,13 @@ pub struct Import {
     pub consumers: Vec<Value>,
     /// What became of each construct.
     pub report: Report,
-    /// Where the importer is, for [`Import::miss`].
+    /// Where the importer is, for [`Import::not_converted_here`].
     pub(crate) here: At,
     open: bool,
     /// Whether its proxies would have more plugins than an import may make.
     pub(crate) has_too_many_plugins: bool,
-    /// How often each id was asked for.
-    ids: HashMap<String, usize>,
+    /// How often each id was asked for, by kind.
+    ids: HashMap<&'static str, HashMap<String, usize>>,
     accounts: Accounts,
 }
 
@@ -99,32 +100,28 @@ impl Import {
     /// Has names looked up at these servers, as far as they are addresses, besides those that were named before.
     pub(crate) fn name_servers<'s>(&mut self, servers: impl IntoIterator<Item = &'s str>) {
         const MOST: usize = 8;
+        let known = self.gateway.get("dns_servers").and_then(Value::as_array);
+        let mut known: Vec<String> =
+            known.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         for server in servers {
             let is_address = server.parse::<IpAddr>().is_ok() || server.parse::<SocketAddr>().is_ok();
-            let known = self.gateway.entry("dns_servers").or_insert_with(|| json!([]));
-            if let Value::Array(known) = known
-                && is_address
-                && known.len() < MOST
-                && !known.iter().any(|it| it == server)
-            {
-                known.push(json!(server));
+            if is_address && known.len() < MOST && !known.iter().any(|it| it == server) {
+                known.push(server.to_owned());
             }
         }
-        if self.gateway.get("dns_servers").is_some_and(|it| it.as_array().is_some_and(Vec::is_empty)) {
-            self.gateway.remove("dns_servers");
-        }
+        self.gateway.dns_servers((!known.is_empty()).then_some(known));
     }
 
     /// Names a connection to Redis under `gateway.redis`; the same one has the same name.
     pub(crate) fn redis(&mut self, connection: impl Into<Value>) -> String {
         let connection = connection.into();
-        let named = self.gateway.entry("redis").or_insert_with(|| json!({}));
-        let Value::Object(named) = named else { return String::new() };
+        let mut named = self.gateway.get("redis").and_then(Value::as_object).cloned().unwrap_or_default();
         if let Some((name, _)) = named.iter().find(|(_, known)| **known == connection) {
             return name.clone();
         }
         let name = if named.is_empty() { "main".to_owned() } else { format!("redis-{}", named.len() + 1) };
         named.insert(name.clone(), connection);
+        self.gateway.redis(named);
         name
     }
 
@@ -163,33 +160,39 @@ impl Import {
     }
 
     pub(crate) fn finish(&mut self) {
-        self.leave_told_fields();
+        self.remove_own_fields();
         self.upstreams.iter_mut().for_each(join_targets);
         self.report.sort();
     }
 
-    /// Notes what means the same here.
-    pub(crate) fn done(&mut self, at: At, what: impl fmt::Display) {
+    /// Reports a construct that means the same here.
+    pub(crate) fn converted(&mut self, at: At, what: impl fmt::Display) {
         self.note(Conversion::Converted, at, what, "", "");
     }
 
-    /// Notes what needs no counterpart.
-    pub(crate) fn needless(&mut self, at: At, what: impl fmt::Display, why: &str) {
-        self.note(Conversion::Needless, at, what, why, "");
+    /// Reports a construct that needs no counterpart.
+    pub(crate) fn not_needed(&mut self, at: At, what: impl fmt::Display, why: &str) {
+        self.note(Conversion::NotNeeded, at, what, why, "");
     }
 
-    /// Notes what differs for some requests.
+    /// Reports a construct that differs for some requests.
     pub(crate) fn partial(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
         self.note(Conversion::Partial, at, what, why, todo);
     }
 
-    /// Notes what is not translated.
-    pub(crate) fn lost(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
-        self.note(Conversion::Lost, at, what, why, todo);
+    /// Reports a construct that is not converted.
+    pub(crate) fn not_converted(
+        &mut self,
+        at: At,
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        todo: &str,
+    ) {
+        self.note(Conversion::NotConverted, at, what, why, todo);
     }
 
-    /// Notes something that guards and can't be translated; says whether what it guarded has to be closed.
-    pub(crate) fn guard(
+    /// Reports an access rule that is not converted. Returns whether the caller has to close the routes that it protected.
+    pub(crate) fn guard_not_converted(
         &mut self,
         at: At,
         what: impl fmt::Display,
@@ -201,9 +204,9 @@ impl Import {
         !self.open
     }
 
-    /// Notes what is not translated, or differs, where the importer is.
-    pub(crate) fn miss(&mut self, what: impl fmt::Display, why: impl fmt::Display) {
-        self.note(Conversion::Lost, self.here, what, why, "");
+    /// Reports a construct at [`Import::here`] that is not converted.
+    pub(crate) fn not_converted_here(&mut self, what: impl fmt::Display, why: impl fmt::Display) {
+        self.note(Conversion::NotConverted, self.here, what, why, "");
     }
 
     fn note(
@@ -217,8 +220,14 @@ impl Import {
         self.report.add(outcome, at, what.to_string(), why.to_string(), todo.to_owned());
     }
 
-    /// Notes something that is closed whatever is asked for: it leads nowhere that could be opened.
-    pub(crate) fn closed(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
+    /// Reports a route that is closed also with [`Options::open`]: it has no target that could be opened.
+    pub(crate) fn route_closed(
+        &mut self,
+        at: At,
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        todo: &str,
+    ) {
         self.note(Conversion::Closed, at, what, why, todo);
     }
 
@@ -250,60 +259,53 @@ impl Import {
     }
 
     /// An id of this kind that looks like `name` and is nobody else's.
-    pub(crate) fn id(&mut self, kind: &str, name: &str) -> String {
-        let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
-        let mut slug = String::with_capacity(name.len().min(200));
-        for c in name.chars().map(good).take(200) {
-            let is_start = slug.is_empty() && !c.is_ascii_alphanumeric();
-            if !(is_start || c == '-' && slug.ends_with('-')) {
-                slug.push(c);
-            }
-        }
-        slug.truncate(slug.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).len());
-        if slug.is_empty() {
-            slug.push_str(kind);
-        }
-        let mut id = slug.clone();
+    pub(crate) fn id(&mut self, kind: &'static str, name: &str) -> String {
+        let slug = slug(name).unwrap_or_else(|| kind.to_owned());
+        let ids = self.ids.entry(kind).or_default();
+        let Some(mut count) = ids.get(&slug).copied() else {
+            ids.insert(slug.clone(), 1);
+            return slug;
+        };
         loop {
-            let count = self.ids.entry(format!("{kind}/{id}")).or_insert(0);
-            *count += 1;
-            if *count == 1 {
-                return id;
-            }
+            count += 1;
             let numbered = format!("{slug}-{count}");
-            if let Entry::Vacant(free) = self.ids.entry(format!("{kind}/{numbered}")) {
+            if let Entry::Vacant(free) = ids.entry(numbered.clone()) {
                 free.insert(1);
+                ids.insert(slug, count);
                 return numbered;
             }
-            id.clone_from(&slug);
         }
     }
 }
 
-/// Adds a field to an object that is being made.
-pub(crate) fn set(object: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
-    object.insert(key.to_owned(), value.into());
-}
-
-/// How long a target may be silent, before its response and during it.
-pub(crate) fn set_read_timeout(settings: &mut Map<String, Value>, millis: u64) {
-    for key in ["backend_first_byte_timeout", "backend_idle_timeout"] {
-        set(settings, key, text::duration(millis));
-    }
-}
-
-/// An entry of `matches` with further keys. One that it has already has to hold, too.
-pub(crate) fn with_facet(mut one: Value, facet: &Value) -> Value {
-    for (key, value) in facet.as_object().into_iter().flatten() {
-        if one.get(key).is_none() {
-            one[key] = value.clone();
-            continue;
+/// What an id looks like that is made from a name; `None` where no letter of it can be in one.
+fn slug(name: &str) -> Option<String> {
+    const MOST: usize = 200;
+    let is_good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let bytes = name.as_bytes();
+    let mut made = if bytes.len() <= MOST && bytes.iter().all(|b| is_good(*b)) && !name.contains("--") {
+        name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
+    } else {
+        let good = |c: char| if u8::try_from(c).is_ok_and(is_good) { c } else { '-' };
+        let mut made = String::with_capacity(name.len().min(MOST));
+        for c in name.chars().map(good).take(MOST) {
+            let is_start = made.is_empty() && !c.is_ascii_alphanumeric();
+            if !(is_start || c == '-' && made.ends_with('-')) {
+                made.push(c);
+            }
         }
-        let mut all = one.get("all").and_then(Value::as_array).cloned().unwrap_or_default();
-        all.push(json!({ key: value }));
-        one["all"] = Value::Array(all);
+        made
+    };
+    made.truncate(made.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).len());
+    (!made.is_empty()).then_some(made)
+}
+
+impl Proxy {
+    /// How long a target may be silent, before its response and during it.
+    pub(crate) fn read_timeout(&mut self, millis: u64) {
+        self.backend_first_byte_timeout(text::duration(millis));
+        self.backend_idle_timeout(text::duration(millis));
     }
-    one
 }
 
 impl Target {
@@ -328,10 +330,10 @@ pub(crate) enum To {
     Host { host: String, port: u16, is_tls: bool },
     /// The gateway answers by itself: status, media type, body.
     Answer(u16, String, String),
-    /// The gateway redirects: settings of `redirect`.
-    Redirect(Value),
-    /// The gateway serves files: settings of `static_files`.
-    Files(Value),
+    /// The gateway redirects.
+    Redirect(Redirect),
+    /// The gateway serves files.
+    Files(StaticFiles),
     /// 503: what guards it was not imported.
     Closed,
 }
@@ -340,13 +342,14 @@ pub(crate) enum To {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plug {
     pub(crate) name: &'static str,
-    pub(crate) config: Value,
-    pub(crate) when: Option<Value>,
+    /// Its settings, shared by the routes that have it.
+    pub(crate) config: Rc<Value>,
+    pub(crate) when: Option<Rc<Value>>,
 }
 
 impl Plug {
     pub(crate) fn new(name: &'static str, config: Value) -> Self {
-        Self { name, config, when: None }
+        Self { name, config: Rc::new(config), when: None }
     }
 
     /// The plugin that has these settings.
@@ -360,7 +363,7 @@ impl Plug {
     }
 
     pub(crate) fn when(self, when: Option<Value>) -> Self {
-        Self { when, ..self }
+        Self { when: when.map(Rc::new), ..self }
     }
 }
 
@@ -371,11 +374,11 @@ pub(crate) struct Route {
     pub(crate) name: String,
     pub(crate) hosts: Vec<String>,
     pub(crate) listen_path: Option<String>,
-    pub(crate) matches: Vec<Value>,
+    pub(crate) matches: Vec<Match>,
     pub(crate) priority: Option<i64>,
     pub(crate) to: To,
     /// Further fields of the proxy.
-    pub(crate) settings: Map<String, Value>,
+    pub(crate) settings: Proxy,
     pub(crate) plugins: Vec<Plug>,
     /// Ids of shared plugin configs.
     pub(crate) shared: Vec<String>,
@@ -390,7 +393,7 @@ impl Route {
             matches: Vec::new(),
             priority: None,
             to,
-            settings: Map::new(),
+            settings: Proxy::default(),
             plugins: Vec::new(),
             shared: Vec::new(),
         }
@@ -402,8 +405,7 @@ impl Import {
     pub(crate) fn route(&mut self, mut route: Route) -> String {
         let id = self.id("proxy", &route.name);
         let anything = route.hosts.is_empty() && !route.matches.iter().any(|one| one.get("path").is_some());
-        let is_said = |one: &Value| one.as_object().is_none_or(|one| !one.is_empty());
-        let matches: Vec<Value> = route.matches.into_iter().filter(is_said).collect();
+        let matches: Vec<Match> = route.matches.into_iter().filter(|one| !one.is_empty()).collect();
         let mut proxy = draft!(Proxy {
             id: &id,
             hosts: (!route.hosts.is_empty()).then_some(route.hosts),
@@ -430,15 +432,14 @@ impl Import {
             }
         } else {
             without_target(&mut proxy);
-            if let Some(strips) = route.settings.get("strip_listen_path").filter(|_| is_files) {
-                set(&mut proxy, "strip_listen_path", strips.clone());
-            }
+            let strips = route.settings.get("strip_listen_path").and_then(Value::as_bool);
+            proxy.strip_listen_path(strips.filter(|_| is_files));
         }
         let rewrites = route.plugins.iter().any(|plug| plug.name == "rewrite");
         for plug in route.plugins {
             // Files are looked for by the path as it came.
             let leads = (plug.name == "static_files" && rewrites).then_some("rewrite");
-            self.plugin_when(&id, plug.name, plug.config, plug.when.as_ref());
+            self.plugin_when(&id, plug.name, Rc::unwrap_or_clone(plug.config), plug.when.as_deref());
             // Files precede an answer for paths without one.
             let precedes = matches!(plug.name, "response_transformer" | "static_files");
             let next = answers.filter(|_| precedes).or(leads);
@@ -472,10 +473,10 @@ impl Import {
                 let answer = draft!(RequestTermination { status_code: status, content_type: kind, body });
                 self.plugin(id, "request_termination", answer.into());
             }
-            To::Redirect(config) => drop(self.plugin(id, "redirect", config)),
-            To::Files(config) => drop(self.plugin(id, "static_files", config)),
+            To::Redirect(config) => drop(self.plugin(id, "redirect", config.into())),
+            To::Files(config) => drop(self.plugin(id, "static_files", config.into())),
             To::Closed => {
-                self.plugin(id, "request_termination", RequestTermination::closed().into());
+                self.plugin(id, "request_termination", RequestTermination::of_closed_route().into());
             }
         }
     }

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::draft::{CertificateFile, GatewayTls, Import, Plug, Proxy, To, draft};
+use crate::draft::{CertificateFile, GatewayTls, Import, Match, Plug, Proxy, To, draft};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
 use crate::tree::{self, Node};
@@ -71,7 +71,7 @@ struct Backend {
 #[derive(Debug, Clone, Default)]
 struct Listener {
     /// What its requests have besides their routes' rules.
-    facet: Value,
+    facet: Match,
     /// Names of TLS that another filter chain of the listener is for.
     others: Vec<String>,
     /// The domains of all its virtual hosts, in lower case.
@@ -99,16 +99,16 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
     for (key, value) in document.entries() {
         match key.as_str() {
             "static_resources" => {}
-            "dynamic_resources" => out.lost(
+            "dynamic_resources" => out.not_converted(
                 value.at,
                 key,
                 "what an xDS server says is not known here",
                 "dump the configuration, and import that",
             ),
             "admin" | "node" | "stats_config" | "layered_runtime" | "overload_manager" | "stats_sinks" => {
-                out.needless(value.at, key, "it is about Envoy's process");
+                out.not_needed(value.at, key, "it is about Envoy's process");
             }
-            _ => out.lost(value.at, key, "the gateway does not support this", ""),
+            _ => out.not_converted(value.at, key, "the gateway does not support this", ""),
         }
     }
     let clusters =
@@ -146,7 +146,7 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
         .iter()
         .filter(|(name, _)| !envoy.made.contains_key(*name) && !envoy.named.contains(*name))
     {
-        envoy.out.needless(cluster.at, format_args!("cluster {name}"), "no route leads to it");
+        envoy.out.not_needed(cluster.at, format_args!("cluster {name}"), "no route leads to it");
         cluster.see_all();
     }
     if !envoy.certificates.is_empty() {
@@ -214,7 +214,7 @@ impl Envoy<'_> {
         let socket = listener.path(&["address", "socket_address"]);
         let address = socket.and_then(|it| it.text_of("address")).unwrap_or("0.0.0.0").to_owned();
         let Some(port) = socket.and_then(|it| it.get("port_value")).and_then(Node::uint) else {
-            self.out.lost(listener.at, what, "its address has no port", "");
+            self.out.not_converted(listener.at, what, "its address has no port", "");
             return;
         };
         for filter in listener.each("listener_filters") {
@@ -224,7 +224,7 @@ impl Envoy<'_> {
             let others = names_of_others(listener, chain);
             self.chain(&what, chain, &address, port, others);
         }
-        self.out.done(listener.at, what);
+        self.out.converted(listener.at, what);
     }
 
     fn listener_filter(&mut self, what: &str, filter: &Node) {
@@ -232,14 +232,14 @@ impl Envoy<'_> {
         let what = format!("{what}: {kind}");
         match kind.as_str() {
             "tls_inspector" | "original_dst" | "http_inspector" | "TlsInspector" | "HttpInspector" => {
-                self.out.needless(filter.at, what, "the gateway looks at the first bytes anyway");
+                self.out.not_needed(filter.at, what, "the gateway looks at the first bytes anyway");
             }
             "proxy_protocol" | "ProxyProtocol" => {
                 self.out.gateway.accept_proxy_protocol(true);
                 let why = "it is taken from trusted proxies only, on all ports";
                 self.out.partial(filter.at, what, why, "set gateway.trusted_proxies");
             }
-            _ => self.out.lost(filter.at, what, "the gateway does not support this", ""),
+            _ => self.out.not_converted(filter.at, what, "the gateway does not support this", ""),
         }
     }
 
@@ -263,7 +263,7 @@ impl Envoy<'_> {
                     if others {
                         let what = format!("{what}: filter_chain_match");
                         let why = "only server names can be translated";
-                        made.is_closed |= self.out.guard(chain.at, what, why, "");
+                        made.is_closed |= self.out.guard_not_converted(chain.at, what, why, "");
                     }
                     let number = u16::try_from(port).unwrap_or_default();
                     made.facet = self.ports.facet(&Port::new(tls.is_some(), number, address));
@@ -284,12 +284,16 @@ impl Envoy<'_> {
                 // Those of a stream that come before its proxy make it closed there.
                 _ if is_stream => {
                     let why = "this filter may guard; the port is not opened for streams";
-                    self.out.closed(filter.at, format_args!("{what}: {kind}"), why, "");
+                    self.out.route_closed(filter.at, format_args!("{what}: {kind}"), why, "");
                 }
                 _ => {
                     let why = "this filter of connections may guard; what its filter chain serves is closed";
-                    is_closed |=
-                        self.out.guard(filter.at, format_args!("{what}: {kind}"), why, filters::TODO);
+                    is_closed |= self.out.guard_not_converted(
+                        filter.at,
+                        format_args!("{what}: {kind}"),
+                        why,
+                        filters::TODO,
+                    );
                     config.see_all();
                 }
             }
@@ -308,7 +312,7 @@ impl Envoy<'_> {
                         self.certificates.push(pair);
                     }
                 }
-                _ => self.out.lost(
+                _ => self.out.not_converted(
                     pair.at,
                     format_args!("{what}: tls_certificates"),
                     "only files are known",
@@ -321,7 +325,7 @@ impl Envoy<'_> {
             .is_some_and(|it| it.bool() == Some(true) || it.get("value").and_then(Node::bool) == Some(true));
         if asks {
             let todo = "set gateway.tls.client_ca_path, then remove `request_termination`";
-            made.is_closed |= self.out.guard(
+            made.is_closed |= self.out.guard_not_converted(
                 socket.at,
                 format_args!("{what}: require_client_certificate"),
                 "clients' certificates are asked for by the whole gateway",
@@ -334,7 +338,7 @@ impl Envoy<'_> {
         let StreamPlace { port, is_tls, names } = place;
         if is_tls && !names.is_empty() {
             let why = "names are only looked at where TLS passes through; the port is not opened";
-            return self.out.closed(filter.at, what, why, "write it as a stream proxy");
+            return self.out.route_closed(filter.at, what, why, "write it as a stream proxy");
         }
         let backend =
             config.text_of("cluster").map(str::to_owned).and_then(|name| self.cluster(&name, filter.at));
@@ -342,7 +346,7 @@ impl Envoy<'_> {
             backend.filter(|_| alone)
         else {
             let why = "what comes before it may guard, or its cluster is not known; the port is not opened";
-            self.out.closed(filter.at, what, why, "write it as a stream proxy");
+            self.out.route_closed(filter.at, what, why, "write it as a stream proxy");
             return;
         };
         let id = self.out.id("proxy", &format!("tcp-{port}"));
@@ -355,7 +359,7 @@ impl Envoy<'_> {
             made.hosts(names);
         }
         self.out.proxies.push(made.into());
-        self.out.done(filter.at, what);
+        self.out.converted(filter.at, what);
     }
 }
 

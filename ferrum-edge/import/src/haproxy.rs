@@ -11,9 +11,9 @@ mod fields;
 mod limits;
 mod map_redirects;
 mod maps;
-mod plain;
 mod rates;
 mod redirects;
+mod request_cond;
 mod rules;
 mod sections;
 mod stream;
@@ -34,9 +34,9 @@ use crate::ports::{Port, Ports};
 use crate::steps::{RouteEnd, RouteStep, place, walk};
 use crate::text;
 use acl::Acls;
-use backend::Left;
+use backend::LineOutcome;
 use certificates::ClientCertificates;
-use plain::told;
+use request_cond::convert;
 use sections::{HaproxyLine, Section, Sections};
 
 /// An import under way.
@@ -65,7 +65,7 @@ struct Bind {
 pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files) -> Result<(), Failure> {
     let file = out.report.file(name);
     let mut sections = sections::parse(name, file, text)?;
-    leave_unknown(out, &mut sections);
+    remove_lines_with_unset_variables(out, &mut sections);
     let tables = sections.iter().filter_map(|section| {
         let is_table = |line: &&HaproxyLine| line.name() == "stick-table";
         let table = section.lines.iter().find(is_table)?;
@@ -101,18 +101,18 @@ const KEPT: &[&str] = &[
     "user",
 ];
 
-/// Leaves out lines that need a variable of the environment, and names them.
-fn leave_unknown(out: &mut Import, sections: &mut [Section]) {
-    let is_left = |line: &HaproxyLine| line.lacks().is_some() && !KEPT.contains(&line.name());
+/// Removes lines that need a variable of the environment, and reports them as not converted.
+fn remove_lines_with_unset_variables(out: &mut Import, sections: &mut [Section]) {
+    let is_removed = |line: &HaproxyLine| line.lacks().is_some() && !KEPT.contains(&line.name());
     for section in sections {
-        for line in section.lines.iter().filter(|line| is_left(line)) {
+        for line in section.lines.iter().filter(|line| is_removed(line)) {
             if let Some(why) = line.lacks() {
                 let what = format!("{} {}: {}", section.kind, section.name, line.text());
-                out.lost(line.at, what, why, "write the value into the file");
+                out.not_converted(line.at, what, why, "write the value into the file");
             }
         }
-        section.lines.retain(|line| !is_left(line));
-        section.defaults.retain(|line| !is_left(line));
+        section.lines.retain(|line| !is_removed(line));
+        section.defaults.retain(|line| !is_removed(line));
     }
 }
 
@@ -128,14 +128,14 @@ impl Haproxy<'_, '_> {
             match section.kind.as_str() {
                 "global" => self.global(section),
                 "userlist" => {}
-                "frontend" | "listen" | "backend" | "defaults" => self.known(section),
+                "frontend" | "listen" | "backend" | "defaults" => self.report_other_lines(section),
                 "resolvers" => {
                     let what = format!("resolvers {}", section.name);
-                    self.out.needless(section.at, what, "it is read where servers are looked up there");
+                    self.out.not_needed(section.at, what, "it is read where servers are looked up there");
                 }
                 kind => {
                     let what = format!("{kind} {}", section.name);
-                    self.out.lost(section.at, what, "the gateway does not support this", "");
+                    self.out.not_converted(section.at, what, "the gateway does not support this", "");
                 }
             }
         }
@@ -179,7 +179,7 @@ impl Haproxy<'_, '_> {
         binds: &[Bind],
         ports: &Ports,
         taken: &mut HashSet<Port>,
-    ) -> Vec<Value> {
+    ) -> Vec<Match> {
         let mut facets = Vec::new();
         let mut mine = Vec::new();
         for bind in binds {
@@ -190,7 +190,7 @@ impl Haproxy<'_, '_> {
             if taken.contains(&port) {
                 let what = format!("{} {}: bind", section.kind, section.name);
                 let why = "another frontend has this port and address, so HAProxy gives each connection to one of them at random";
-                self.out.lost(section.at, what, why, "give it a port of its own");
+                self.out.not_converted(section.at, what, why, "give it a port of its own");
                 continue;
             }
             facets.push(ports.facet(&port));
@@ -198,41 +198,47 @@ impl Haproxy<'_, '_> {
         }
         let is_everywhere = mine.len() == ports.count();
         taken.extend(mine);
-        if is_everywhere && !facets.is_empty() { vec![Match::default().into()] } else { facets }
+        if is_everywhere && !facets.is_empty() { vec![Match::default()] } else { facets }
     }
 
     fn global(&mut self, section: &Section) {
         for line in &section.lines {
             if words::is_about_environment(line.name()) {
-                self.out.done(line.at, line.text());
+                self.out.converted(line.at, line.text());
                 continue;
             }
             let about_tls = line.name().starts_with("ssl-default");
             if about_tls {
-                self.out.lost(line.at, line.text(), "TLS 1.2 and 1.3 with rustls's ciphers are spoken", "");
+                self.out.not_converted(
+                    line.at,
+                    line.text(),
+                    "TLS 1.2 and 1.3 with rustls's ciphers are spoken",
+                    "",
+                );
             } else {
-                self.out.needless(line.at, line.text(), "it is about HAProxy's process");
+                self.out.not_needed(line.at, line.text(), "it is about HAProxy's process");
             }
         }
     }
 
-    /// Whether a port is not opened, which this says then.
-    fn is_left_closed(&mut self, line: &HaproxyLine) -> bool {
+    /// Whether a `bind` is not converted, so that its port is not opened; reports it then.
+    fn is_bind_not_converted(&mut self, line: &HaproxyLine) -> bool {
         if let Some(why) = line.lacks() {
             let why = format!("{why}; the port is not opened");
-            self.out.lost(line.at, line.text(), why, "write the value into the file");
+            self.out.not_converted(line.at, line.text(), why, "write the value into the file");
             return true;
         }
         let why = "HAProxy takes the PROXY protocol from everybody, the gateway from trusted proxies only; the port is not opened";
         let todo =
             "set gateway.trusted_proxies and gateway.accept_proxy_protocol, and leave out `accept-proxy`";
-        line.words.iter().any(|it| it == "accept-proxy") && self.out.guard(line.at, line.text(), why, todo)
+        line.words.iter().any(|it| it == "accept-proxy")
+            && self.out.guard_not_converted(line.at, line.text(), why, todo)
     }
 
     fn binds(&mut self, section: &Section) -> Vec<Bind> {
         let mut made = Vec::new();
         for line in section.lines.iter().filter(|line| line.name() == "bind") {
-            if self.is_left_closed(line) {
+            if self.is_bind_not_converted(line) {
                 continue;
             }
             let words = line.arguments();
@@ -248,7 +254,12 @@ impl Haproxy<'_, '_> {
                     None => None,
                 };
                 let Some((host, port)) = parsed else {
-                    self.out.lost(line.at, line.text(), "only addresses with one port are known", "");
+                    self.out.not_converted(
+                        line.at,
+                        line.text(),
+                        "only addresses with one port are known",
+                        "",
+                    );
                     continue;
                 };
                 made.push(Bind { host: host.to_owned(), port, is_tls });
@@ -258,7 +269,7 @@ impl Haproxy<'_, '_> {
                     self.certificates
                         .push(draft!(CertificateFile { cert_path: file, key_path: file }).into());
                 } else {
-                    self.out.lost(
+                    self.out.not_converted(
                         line.at,
                         line.text(),
                         "only files are known for certificates",
@@ -266,7 +277,7 @@ impl Haproxy<'_, '_> {
                     );
                 }
             }
-            self.out.done(line.at, line.text());
+            self.out.converted(line.at, line.text());
         }
         made
     }
@@ -288,7 +299,7 @@ impl Haproxy<'_, '_> {
         acls
     }
 
-    fn frontend(&mut self, section: &Section, facets: &[Value]) {
+    fn frontend(&mut self, section: &Section, facets: &[Match]) {
         let mut acls = self.acls(section);
         let mut steps: Vec<RouteStep> = self.certified(section).into_iter().collect();
         if let Some(line) = section.first(&["monitor-uri"]) {
@@ -298,7 +309,7 @@ impl Haproxy<'_, '_> {
         if let Some(line) = section.first(&["stats", "uri"]).or_else(|| section.first(&["stats", "enable"])) {
             let uri = if line.word(1) == "uri" { line.word(2) } else { "/haproxy?stats" };
             let path = uri.split('?').next().unwrap_or("/");
-            self.out.lost(
+            self.out.not_converted(
                 line.at,
                 line.text(),
                 "its page answers 503",
@@ -316,7 +327,7 @@ impl Haproxy<'_, '_> {
         let last = match section.first(&["default_backend"]) {
             Some(line) => match line.lacks() {
                 Some(why) => {
-                    self.closed(line, why, &mut steps);
+                    self.close_route(line, why, &mut steps);
                     None
                 }
                 None => self.backend(line.word(1), &acls),
@@ -339,7 +350,7 @@ impl Haproxy<'_, '_> {
         walk(&steps, &Cond::Always, Vec::new(), &mut items);
         let after = self.after_all(section, &acls);
         items.iter_mut().for_each(|item| drop(item.plugins.splice(0..0, after.iter().cloned())));
-        self.out.done(section.at, format_args!("{} {}", section.kind, section.name));
+        self.out.converted(section.at, format_args!("{} {}", section.kind, section.name));
         place(self.out, &section.name, facets, items, 0);
     }
 
@@ -352,7 +363,7 @@ impl Haproxy<'_, '_> {
         steps: &mut Vec<RouteStep>,
     ) {
         let (_, ways) = self.split(line, line.words.get(2..).unwrap_or_default(), acls);
-        let cond = told(&ways);
+        let cond = convert(&ways);
         let is_dynamic = line.word(1).contains('%');
         let mapped = match is_dynamic {
             true => maps::mapped(line.word(1), &mut self.reader, acl::compared).and_then(|mut mapped| {
@@ -385,13 +396,13 @@ impl Haproxy<'_, '_> {
                     let cond = cond.clone().and(part);
                     steps.push(RouteStep::Inner { cond, steps: inner, group: None, ends: true });
                 }
-                self.out.done(line.at, line.text());
+                self.out.converted(line.at, line.text());
                 return;
             }
             (Err(why), _) => why.to_string(),
             (_, Err(why)) => why,
         };
-        if self.out.guard(line.at, line.text(), why, "write it with `matches`") {
+        if self.out.guard_not_converted(line.at, line.text(), why, "write it with `matches`") {
             steps.push(RouteStep::End(cond.unwrap_or(Cond::Always), RouteEnd::new(line.at, To::Closed)));
         }
     }
@@ -401,16 +412,18 @@ impl Haproxy<'_, '_> {
         Some(self.backend_steps(&section, front))
     }
 
-    /// Names the lines of a section that nobody looked at.
-    fn known(&mut self, section: &Section) {
+    /// Reports the lines of a section that no other part of the importer reads.
+    fn report_other_lines(&mut self, section: &Section) {
         for line in &section.lines {
             let what = format!("{} {}: {}", section.kind, section.name, line.text());
-            match backend::outcome_of(line, section) {
-                Left::Read => {}
-                Left::Needless => {
-                    self.out.needless(line.at, what, "the gateway does so anyway, or it is about the process")
-                }
-                Left::Lost(why, todo) => self.out.lost(line.at, what, why, todo),
+            match backend::line_outcome(line, section) {
+                LineOutcome::ConvertedElsewhere => {}
+                LineOutcome::NotNeeded => self.out.not_needed(
+                    line.at,
+                    what,
+                    "the gateway does so anyway, or it is about the process",
+                ),
+                LineOutcome::NotConverted(why, todo) => self.out.not_converted(line.at, what, why, todo),
             }
         }
     }

@@ -11,9 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::Value;
 
 use crate::cond::Cond;
-use crate::draft::{
-    Import, Match, Matcher, Plug, Proxy, Redirect, Rewrite, Route, To, draft, set_read_timeout, with_facet,
-};
+use crate::draft::{Import, Match, Matcher, Plug, Proxy, Redirect, Rewrite, Route, To, draft};
 use crate::error::Failure;
 use crate::text;
 use crate::tree::{self, Node};
@@ -184,19 +182,24 @@ impl Ingress<'_> {
             Some("Ingress") => {
                 let what = format!("Ingress {}", name.1);
                 let todo = "convert it with `kubectl convert`";
-                self.out.lost(document.at, what, "only networking.k8s.io/v1 is known", todo);
+                self.out.not_converted(document.at, what, "only networking.k8s.io/v1 is known", todo);
             }
             Some("Service") => drop(self.services.insert(name, document)),
             Some("ConfigMap") if controller::is_of(&document) => self.controllers.push(document),
             Some("Secret") => drop(self.secrets.insert(name, document)),
             Some(kind @ ("Gateway" | "HTTPRoute" | "Middleware" | "IngressRoute" | "KongPlugin")) => {
-                self.out.lost(document.at, format_args!("{kind} {}", name.1), "it is not translated", "");
+                self.out.not_converted(
+                    document.at,
+                    format_args!("{kind} {}", name.1),
+                    "it is not translated",
+                    "",
+                );
             }
             Some(kind) => {
                 let what = format!("{kind} {}", name.1);
-                self.out.needless(document.at, what, "it is no part of the routing");
+                self.out.not_needed(document.at, what, "it is no part of the routing");
             }
-            None => self.out.lost(document.at, "an object", "it has no kind", ""),
+            None => self.out.not_converted(document.at, "an object", "it has no kind", ""),
         }
         None
     }
@@ -210,7 +213,7 @@ impl Ingress<'_> {
         for tls in spec.each("tls") {
             let secret = tls.text_of("secretName").unwrap_or("the controller's own");
             let why = format!("the certificate is in the Secret `{secret}`");
-            self.out.lost(
+            self.out.not_converted(
                 tls.at,
                 format_args!("{what}: tls"),
                 why,
@@ -227,7 +230,7 @@ impl Ingress<'_> {
             let host = rule.text_of("host").unwrap_or("").to_ascii_lowercase();
             let good = host.is_empty() || !host.trim_start_matches("*.").contains('*');
             if !good {
-                self.out.lost(rule.at, format_args!("{what}: host {host}"), "it is not a name", "");
+                self.out.not_converted(rule.at, format_args!("{what}: host {host}"), "it is not a name", "");
                 continue;
             }
             let says = |key: &str, or: bool| annotations::get(ingress, key).map_or(or, |it| it == "true");
@@ -252,16 +255,16 @@ impl Ingress<'_> {
             }
             if let Some(root) = &common.app_root {
                 let leads = draft!(Redirect { status_code: 302, location: root, query: "drop" });
-                let mut route = Route::new(format!("{name}-root"), To::Redirect(leads.into()));
+                let mut route = Route::new(format!("{name}-root"), To::Redirect(leads));
                 if !host.is_empty() {
                     route.hosts = vec![host.clone()];
                 }
-                route.matches.push(draft!(Match { path: Matcher::exact("/") }).into());
+                route.matches.push(draft!(Match { path: Matcher::exact("/") }));
                 route.priority = Some(30_000);
                 self.out.route(route);
             }
         }
-        self.out.done(ingress.at, what);
+        self.out.converted(ingress.at, what);
     }
 
     /// Which paths, and in which order.
@@ -281,7 +284,12 @@ impl Ingress<'_> {
                     Matcher::regex(whole)
                 } else {
                     let why = "this regex is none here";
-                    self.out.closed(path.at, format_args!("{what}: path {text}"), why, "write it otherwise");
+                    self.out.route_closed(
+                        path.at,
+                        format_args!("{what}: path {text}"),
+                        why,
+                        "write it otherwise",
+                    );
                     route.to = To::Closed;
                     Matcher::prefix("/")
                 }
@@ -292,13 +300,13 @@ impl Ingress<'_> {
                 // As nginx takes a prefix: it may end within a segment.
                 if text != "/" && !text.ends_with('/') {
                     let within = Matcher::regex(format!("{}[^/].*", text::literal(&text)));
-                    route.matches.push(draft!(Match { path: within }).into());
+                    route.matches.push(draft!(Match { path: within }));
                 }
                 Matcher::prefix(trimmed(&text))
             }
         };
         let groups = path_match.get("regex").and_then(Value::as_str).map_or(0, count_groups);
-        route.matches.insert(0, draft!(Match { path: path_match }).into());
+        route.matches.insert(0, draft!(Match { path: path_match }));
         if is_regex || route.matches.len() > 1 {
             route.priority = Some(length + if twin == Twin::Before { 0 } else { 1 });
         }
@@ -326,11 +334,11 @@ impl Ingress<'_> {
         }
         let mut to = match &common.redirect {
             _ if common.is_closed => To::Closed,
-            Some(redirect) => To::Redirect(redirect.clone().into()),
+            Some(redirect) => To::Redirect(redirect.clone()),
             None => match self.target(namespace, backend) {
                 Ok((host, port)) => To::Host { host, port, is_tls: common.is_tls },
                 Err(why) => {
-                    self.out.lost(
+                    self.out.not_converted(
                         backend.at,
                         format_args!("{what}: backend"),
                         format_args!("{why}; it answers 503"),
@@ -354,10 +362,10 @@ impl Ingress<'_> {
     fn place(&mut self, mut route: Route, common: &Common, redirects_plain: bool) {
         if common.is_canary {
             let Some(conditions) = &common.canary else { return };
-            let paths: Vec<Value> = std::mem::take(&mut route.matches);
+            let paths = std::mem::take(&mut route.matches);
             for path in &paths {
                 for condition in conditions.iter().filter_map(Cond::when) {
-                    route.matches.push(with_facet(path.clone(), &condition));
+                    route.matches.push(path.clone().with_facet(&Match::of_condition(condition)));
                 }
             }
             route.priority = Some(route.priority.unwrap_or(0) + 100_000);
@@ -433,7 +441,7 @@ fn defaults() -> Proxy {
     made.strip_listen_path(false);
     made.preserve_host_header(true);
     made.backend_connect_timeout("5s");
-    set_read_timeout(&mut made, 60_000);
+    made.read_timeout(60_000);
     made.max_request_body(1 << 20);
     made
 }

@@ -86,12 +86,12 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
         return Err(Failure::new(file, 0, what));
     }
     let mut kong = Kong { out: std::mem::take(out), ..Kong::default() };
-    let document = &folded::whole(&mut kong.out, &document);
+    let document = &folded::whole(&mut kong.out, document);
     for (key, value) in document.entries() {
         let is_known = SECTIONS.contains(&key.as_str()) || SILENT.contains(&key.as_str());
         if !is_known && !value.is_empty() {
             kong.out.here = value.at;
-            kong.out.miss(key, "the gateway does not support this");
+            kong.out.not_converted_here(key, "the gateway does not support this");
         }
     }
     kong.rank_expressions(document);
@@ -218,10 +218,10 @@ impl Kong {
         Ok(())
     }
 
-    /// Notes the keys of an object nobody looked at.
-    fn leftovers(&mut self, place: &str, value: &Node, known: &[&str]) {
+    /// Reports an object as converted, and those of its keys that are not.
+    fn report_object(&mut self, place: &str, value: &Node, known: &[&str]) {
         const SILENT: &[&str] = &["id", "name", "tags", "created_at", "updated_at", "enabled", "ws_id"];
-        self.out.done(value.at, place);
+        self.out.converted(value.at, place);
         for (key, value) in value.entries() {
             // What is off says nothing.
             let says_nothing = value.is_empty()
@@ -229,7 +229,8 @@ impl Kong {
                 || key == "hash_fallback" && value.str() == Some("none");
             self.out.here = value.at;
             if !says_nothing && !known.contains(&key.as_str()) && !SILENT.contains(&key.as_str()) {
-                self.out.miss(format_args!("{place}.{key}"), "the gateway does not support this");
+                self.out
+                    .not_converted_here(format_args!("{place}.{key}"), "the gateway does not support this");
             }
         }
     }
@@ -239,7 +240,7 @@ impl Kong {
         self.out.here = service.at;
         let place = format!("service {called}");
         if is_off(service) {
-            self.out.needless(service.at, &place, "it is switched off");
+            self.out.not_needed(service.at, &place, "it is switched off");
             service.see_all();
             return;
         }
@@ -274,11 +275,14 @@ impl Kong {
             ),
         };
         let Some(host) = host else {
-            self.out.miss(place, "it has no host");
+            self.out.not_converted_here(place, "it has no host");
             return None;
         };
         let Some((scheme, default_port)) = scheme(&protocol) else {
-            self.out.miss(format_args!("{place}.protocol"), format_args!("`{protocol}` is not known"));
+            self.out.not_converted_here(
+                format_args!("{place}.protocol"),
+                format_args!("`{protocol}` is not known"),
+            );
             return None;
         };
         made.backend_scheme(scheme);
@@ -298,12 +302,12 @@ impl Kong {
         if let Some(verify) = service.get("tls_verify").and_then(Node::bool) {
             made.backend_tls_verify_server_cert(verify);
         } else if matches!(scheme, "https" | "tcps") {
-            self.out.miss(
+            self.out.not_converted_here(
                 format_args!("{place}.tls_verify"),
                 "Kong checks no certificates by default; here they are checked",
             );
         }
-        self.leftovers(
+        self.report_object(
             place,
             service,
             &[

@@ -17,7 +17,8 @@
 //!   request that earlier rules changed into one on what the client sent.
 //! - `nginx/`, `kong/`, `caddy/`, `haproxy/`, `traefik/`, `envoy/`, `ingress/`, `openapi.rs`: one format each.
 //!
-//! `Import::guard` is the one way to report an access rule that cannot be translated; its answer says whether to close what it protected.
+//! `Import::guard_not_converted` is the one way to report an access rule that cannot be converted; it returns whether to close the routes that
+//! the rule protected. The other outcomes are `converted`, `not_needed`, `partial` and `not_converted`.
 
 mod access_log;
 mod caddy;

@@ -18,6 +18,7 @@ mod fastcgi;
 mod fields;
 mod file_conditions;
 mod files;
+mod guard_names;
 mod guards;
 mod internal_locations;
 mod item;
@@ -54,7 +55,7 @@ use crate::cond::Cond;
 use crate::draft::{GatewayTls, Import, Plug};
 use crate::error::Failure;
 use crate::files::{Files, IncludeReader};
-use blocks::Directive;
+use blocks::{Directive, name_bit};
 
 /// Directives that need no counterpart: the gateway does so anyway, or they are about the process.
 const SILENT: &[&str] = &[
@@ -224,7 +225,7 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
             "location" => {
                 return Err(Failure::new(name, directive.at.line, "a location needs its server around it"));
             }
-            _ => nginx.known("main", directive),
+            _ => nginx.report_directive("main", directive),
         }
     }
     if !fragment.is_empty() {
@@ -310,8 +311,8 @@ impl<'f> Nginx<'f> {
         }
     }
 
-    /// Notes a directive that was not translated.
-    fn unknown(&mut self, place: &str, directive: &Directive) {
+    /// Reports a directive that is not converted.
+    fn directive_not_converted(&mut self, place: &str, directive: &Directive) {
         let what = if place.is_empty() { directive.to_string() } else { format!("{place}: {directive}") };
         let (why, todo) = match directive.name.as_str() {
             "error_log" => ("the program log has its own form", "see `ferrum-edge settings`"),
@@ -327,21 +328,21 @@ impl<'f> Nginx<'f> {
             "mirror" => ("nothing is mirrored", "use the plugin `request_mirror`"),
             _ => ("the gateway does not support this", ""),
         };
-        self.out.lost(directive.at, what, why, todo);
+        self.out.not_converted(directive.at, what, why, todo);
     }
 
-    /// Says what becomes of a directive that is not translated where it is met.
-    fn known(&mut self, place: &str, directive: &Directive) {
+    /// Reports a directive, unless the part of the importer that converts it does.
+    fn report_directive(&mut self, place: &str, directive: &Directive) {
         let name = directive.name.as_str();
-        let is_translated = HANDLED.contains(&name)
-            || guards::NAMES.contains(&name)
+        let is_converted_elsewhere = HANDLED.contains(&name)
+            || guard_names::NAMES.contains(&name)
             || plugins::NAMES.contains(&name)
             || settings::NAMES.contains(&name)
             || response_rewrites::NAMES.contains(&name)
             || cache::NAMES.contains(&name)
             || matches!(name, "error_page" | "proxy_intercept_errors" | "fastcgi_intercept_errors")
             || blocks::HANDLERS.contains(&name)
-            || name == guards::UNREAD;
+            || name == guard_names::UNREAD;
         let says = |what: &str| directive.arguments.first().is_some_and(|it| it == what);
         let is_off =
             name == "proxy_cache" && says("off") || name.starts_with("proxy_pass_request_") && says("on");
@@ -353,10 +354,10 @@ impl<'f> Nginx<'f> {
             // Told beside `auth_request`.
             return;
         }
-        if SILENT.contains(&name) || cache::NEEDLESS.contains(&name) || is_off || is_of_handler {
-            self.out.needless(directive.at, format_args!("{place}: {directive}"), "");
-        } else if !is_translated {
-            self.unknown(place, directive);
+        if SILENT.contains(&name) || cache::NOT_NEEDED.contains(&name) || is_off || is_of_handler {
+            self.out.not_needed(directive.at, format_args!("{place}: {directive}"), "");
+        } else if !is_converted_elsewhere {
+            self.directive_not_converted(place, directive);
         }
     }
 
@@ -387,9 +388,9 @@ impl<'f> Nginx<'f> {
             };
             let what = format!("http: {directive}");
             if is_good {
-                self.out.done(directive.at, what);
+                self.out.converted(directive.at, what);
             } else {
-                self.out.lost(
+                self.out.not_converted(
                     directive.at,
                     what,
                     "its cases can't be said here; what guards by it is closed",
@@ -400,10 +401,10 @@ impl<'f> Nginx<'f> {
         for directive in &http.block {
             match directive.name.as_str() {
                 "limit_req_zone" | "limit_conn_zone" => match self.zone(directive) {
-                    true => self.out.done(directive.at, format_args!("http: {directive}")),
-                    false => self.unknown("http", directive),
+                    true => self.out.converted(directive.at, format_args!("http: {directive}")),
+                    false => self.directive_not_converted("http", directive),
                 },
-                _ => self.known("http", directive),
+                _ => self.report_directive("http", directive),
             }
         }
         self.servers(http);
@@ -441,11 +442,17 @@ fn said<'d>(levels: &[&'d Directive], name: &str) -> Vec<&'d Directive> {
 }
 
 /// The directive of this name that holds: the innermost level's.
+#[inline]
 fn innermost<'d>(levels: &[&'d Directive], name: &str) -> Option<&'d Directive> {
-    levels.iter().rev().find_map(|level| level.all(name).next())
+    innermost_by_bit(levels, name, name_bit(name))
+}
+
+fn innermost_by_bit<'d>(levels: &[&'d Directive], name: &str, bit: u64) -> Option<&'d Directive> {
+    levels.iter().rev().find_map(|level| level.all_by_bit(name, bit).next())
 }
 
 /// The first word of the directive of this name that holds.
+#[inline]
 fn first<'d>(levels: &[&'d Directive], name: &str) -> Option<&'d str> {
     innermost(levels, name)?.arguments.first().map(String::as_str)
 }

@@ -30,7 +30,7 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
     }
     for key in ["webhooks", "x-kong-plugin-key-auth", "x-google-backend", "x-amazon-apigateway-integration"] {
         if let Some(node) = document.get(key) {
-            out.lost(node.at, key, "it is not translated", "");
+            out.not_converted(node.at, key, "it is not translated", "");
         }
     }
     // Paths that are concrete go first; of others, which may take the same, the one that says more.
@@ -69,7 +69,7 @@ impl OpenApi<'_, '_> {
     fn path(&mut self, path: &str, item: &Node, servers: Option<&Node>) {
         let what = format!("path {path}");
         if item.get("$ref").is_some() {
-            self.out.lost(
+            self.out.not_converted(
                 item.at,
                 what,
                 "references of paths are not followed; it is not served",
@@ -78,7 +78,7 @@ impl OpenApi<'_, '_> {
             return;
         }
         let Some(shape) = Shape::of(path) else {
-            self.out.lost(item.at, what, "this path can't be said here; it is not served", "");
+            self.out.not_converted(item.at, what, "this path can't be said here; it is not served", "");
             return;
         };
         let mut groups: Vec<(Operation, Vec<String>)> = Vec::new();
@@ -94,7 +94,7 @@ impl OpenApi<'_, '_> {
         }
         for (operation, methods) in groups {
             let mut route = Route::new(format!("{}{path}", methods.join("-")), operation.to);
-            route.settings = operation.settings.into();
+            route.settings = operation.settings;
             let full = shape.below(operation.base.as_deref().unwrap_or_default(), path);
             let mut one = draft!(Match { path: full, methods: &methods });
             if item.has("head")
@@ -103,7 +103,7 @@ impl OpenApi<'_, '_> {
             {
                 one.not(draft!(Match { methods: ["HEAD"] }));
             }
-            route.matches.push(one.into());
+            route.matches.push(one);
             route.priority = self.ranks.then(|| rank(path));
             route.plugins = operation.plugins;
             self.out.route(route);
@@ -151,10 +151,10 @@ impl OpenApi<'_, '_> {
                 let port = url.port.unwrap_or(if is_tls { 443 } else { 80 });
                 made.to = To::Host { host: url.host, port, is_tls };
                 made.settings.strip_listen_path(false);
-                self.out.done(operation.at, what);
+                self.out.converted(operation.at, what);
             }
             None => {
-                self.out.lost(
+                self.out.not_converted(
                     operation.at,
                     what,
                     "its server has no whole URL; it answers 503",
@@ -169,7 +169,7 @@ impl OpenApi<'_, '_> {
     fn security(&mut self, what: &str, asked: &Node, plugins: &mut Vec<Plug>) -> bool {
         let optional = asked.items().iter().any(Node::is_empty);
         if optional {
-            return self.out.guard(
+            return self.out.guard_not_converted(
                 asked.at,
                 format_args!("{what}: security"),
                 "it may be left out, which can't be translated",
@@ -218,7 +218,12 @@ impl OpenApi<'_, '_> {
                             }
                             _ => "it can't be translated (`oauth2_introspection`, `jwks_auth`)",
                         };
-                        if self.out.guard(asked.at, format_args!("{what}: security {name}"), why, TODO) {
+                        if self.out.guard_not_converted(
+                            asked.at,
+                            format_args!("{what}: security {name}"),
+                            why,
+                            TODO,
+                        ) {
                             return true;
                         }
                     }

@@ -7,25 +7,26 @@ use serde_json::Value;
 use crate::draft::Import;
 
 impl Import {
-    /// Leaves out what would change fields that the gateway writes itself, which are refused.
-    pub(crate) fn leave_told_fields(&mut self) {
-        let (mut told, mut framing) = (Vec::new(), Vec::new());
+    /// Removes rules that would change fields that the gateway writes itself; it refuses them.
+    pub(crate) fn remove_own_fields(&mut self) {
+        let (mut own, mut framing) = (Vec::new(), Vec::new());
         let mut empty = HashSet::new();
         for config in &mut self.plugin_configs {
-            let is_request = config["plugin_name"] == "request_transformer";
-            if !is_request && config["plugin_name"] != "response_transformer" {
-                continue;
-            }
+            let is_request = match config.get("plugin_name").and_then(Value::as_str) {
+                Some("request_transformer") => true,
+                Some("response_transformer") => false,
+                _ => continue,
+            };
             let Some(rules) = config["config"]["rules"].as_array_mut() else { continue };
             rules.retain(|rule| {
                 let named = ["key", "new_key"].iter().filter_map(|key| rule[*key].as_str());
                 let mut named = named.filter(|_| rule["target"] == "header").map(str::to_ascii_lowercase);
-                let own = named.find(|name| is_framing(name) || is_request && is_told(name));
-                let Some(name) = own else { return true };
+                let removed = named.find(|name| is_framing(name) || is_request && is_own(name));
+                let Some(name) = removed else { return true };
                 if is_framing(&name) && name != "host" {
                     framing.push(name)
                 } else {
-                    told.push(name)
+                    own.push(name)
                 }
                 false
             });
@@ -34,21 +35,23 @@ impl Import {
             }
         }
         let is_empty = |id: &Value| id.as_str().is_some_and(|id| empty.contains(id));
-        self.plugin_configs.retain(|config| !is_empty(&config["id"]));
-        for proxy in &mut self.proxies {
-            if let Some(plugins) = proxy.get_mut("plugins").and_then(Value::as_array_mut) {
-                plugins.retain(|plugin| !is_empty(&plugin["plugin_config_id"]));
+        if !empty.is_empty() {
+            self.plugin_configs.retain(|config| !is_empty(&config["id"]));
+            for proxy in &mut self.proxies {
+                if let Some(plugins) = proxy.get_mut("plugins").and_then(Value::as_array_mut) {
+                    plugins.retain(|plugin| !is_empty(&plugin["plugin_config_id"]));
+                }
             }
         }
-        for (names, is_harmless) in [(&mut told, false), (&mut framing, true)] {
+        for (names, is_harmless) in [(&mut own, false), (&mut framing, true)] {
             names.sort();
             names.dedup();
             for name in names.drain(..) {
                 let what = format!("the field {name}");
                 let why = "the gateway writes it itself, whatever a rule says";
                 match is_harmless {
-                    true => self.needless(self.here, what, why),
-                    false => self.miss(what, why),
+                    true => self.not_needed(self.here, what, why),
+                    false => self.not_converted_here(what, why),
                 }
             }
         }
@@ -71,7 +74,7 @@ pub(crate) fn is_framing(name: &str) -> bool {
     FRAMING.contains(&name)
 }
 
-/// Fields in which targets are told of the way and the caller; in lower case.
-fn is_told(name: &str) -> bool {
+/// Whether the gateway describes the path of the request and its caller to targets in this field; the name is in lower case.
+fn is_own(name: &str) -> bool {
     name.starts_with("x-consumer-") || matches!(name, "forwarded" | "via" | "x-credential-identifier")
 }

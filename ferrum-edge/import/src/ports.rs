@@ -2,9 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Map, Value, json};
-
-use crate::draft::{Match, Redirect, Route, Texts, To, draft, set};
+use crate::draft::{Gateway, Match, Redirect, Route, Texts, To, draft};
 
 /// A port of an address, and whether TLS is spoken on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -135,8 +133,8 @@ impl Ports {
     }
 
     /// Gives the gateway its listeners.
-    pub(crate) fn listen(&self, gateway: &mut Map<String, Value>) {
-        for (is_tls, key, more) in [(false, "http", "additional_http"), (true, "https", "additional_https")] {
+    pub(crate) fn listen(&self, gateway: &mut Gateway) {
+        for is_tls in [false, true] {
             let main = self.main(is_tls);
             // One listener for every address takes what comes to each of them.
             let every: HashSet<u16> = self
@@ -150,31 +148,36 @@ impl Ports {
             let mut all: Vec<&Served> = of.collect();
             all.sort_by_key(|it| Some(it.port.number) != main);
             let mut addresses = all.into_iter().map(Served::address);
-            set(gateway, key, addresses.next().unwrap_or_else(|| "off".to_owned()));
+            let first = addresses.next().unwrap_or_else(|| "off".to_owned());
             let others: Vec<String> = addresses.collect();
-            if !others.is_empty() {
-                set(gateway, more, others);
+            let others = (!others.is_empty()).then_some(others);
+            if is_tls {
+                gateway.https(first);
+                gateway.additional_https(others);
+            } else {
+                gateway.http(first);
+                gateway.additional_http(others);
             }
         }
     }
 
-    /// What the requests that come to a port have and others don't, as keys of a match.
-    pub(crate) fn facet(&self, port: &Port) -> Value {
+    /// What the requests that come to a port have and others don't.
+    pub(crate) fn facet(&self, port: &Port) -> Match {
         let (plain, tls) = self.counts;
-        let mut facet = json!({});
+        let mut facet = Match::default();
         if plain > 0 && tls > 0 {
-            facet["scheme"] = json!(if port.is_tls { "https" } else { "http" });
+            facet.scheme(if port.is_tls { "https" } else { "http" });
         }
         if plain > 1 || tls > 1 {
-            facet["ports"] = json!([port.number]);
+            facet.ports([port.number]);
         }
         let mut beside = self.beside(port).map(|it| &it.port).filter(|it| it.host != port.host).peekable();
         match &port.host {
-            Some(host) if beside.peek().is_some() => facet["addresses"] = json!([host]),
+            Some(host) if beside.peek().is_some() => facet.addresses([host]),
             // What comes to an address that is named goes there.
             None if beside.peek().is_some() => {
                 let named: Vec<&String> = beside.filter_map(|it| it.host.as_ref()).collect();
-                facet["not"] = json!({ "addresses": named });
+                facet.not(draft!(Match { addresses: named }));
             }
             _ => {}
         }
@@ -187,14 +190,16 @@ impl Route {
     pub(crate) fn to_https(name: &str, hosts: impl Texts) -> Self {
         let location = "https://${request.host}${request.target}";
         let redirect = draft!(Redirect { status_code: 308, location, query: "drop" });
-        let mut route = Self::new(format!("{name}-to-https"), To::Redirect(redirect.into()));
-        route.matches.push(draft!(Match { hosts, scheme: "http", path: "/" }).into());
+        let mut route = Self::new(format!("{name}-to-https"), To::Redirect(redirect));
+        route.matches.push(draft!(Match { hosts, scheme: "http", path: "/" }));
         route
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn ports(of: &[(bool, u16, &str)]) -> Ports {
@@ -206,9 +211,9 @@ mod tests {
     }
 
     fn listening(of: &[(bool, u16, &str)]) -> Value {
-        let mut gateway = Map::new();
+        let mut gateway = Gateway::default();
         ports(of).listen(&mut gateway);
-        Value::Object(gateway)
+        gateway.into()
     }
 
     #[test]
@@ -231,7 +236,7 @@ mod tests {
         let of = |all: &[(bool, u16, &str)], n: usize| {
             let ports = ports(all);
             let port = ports.all().nth(n).map(|port| ports.facet(port));
-            port.unwrap_or_default()
+            Value::from(port.unwrap_or_default())
         };
         assert_eq!(of(&[(false, 80, "")], 0), json!({}));
         assert_eq!(of(&[(false, 80, "10.0.0.1")], 0), json!({}));

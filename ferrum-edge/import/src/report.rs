@@ -1,11 +1,14 @@
 //! What became of each construct of the original.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
 /// Findings that a report keeps; more are only counted.
 pub(crate) const MAX_FINDINGS: usize = 100_000;
+
+/// Findings that a new one is compared with.
+const MAX_LATEST: usize = 200;
 
 /// Where something is in the original.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,21 +27,21 @@ pub enum Conversion {
     /// It means the same here.
     Converted,
     /// It needs no counterpart: the gateway does so anyway, or it is about the other program's process.
-    Needless,
-    /// It is translated, and differs for some requests.
+    NotNeeded,
+    /// It is converted, and differs for some requests.
     Partial,
-    /// It is not translated.
-    Lost,
-    /// What it guarded answers 503.
+    /// It is not converted.
+    NotConverted,
+    /// It is an access rule that is not converted: the routes that it protected answer 503.
     Closed,
-    /// It guarded something that is open now (`--open`).
+    /// It is an access rule that is not converted: the routes that it protected are open (`--open`).
     Opened,
 }
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing is lost.
+    /// The gateway behaves the same.
     Info,
     /// Some requests are answered otherwise.
     Warning,
@@ -50,8 +53,8 @@ impl Conversion {
     /// How much it matters.
     pub fn severity(self) -> Severity {
         match self {
-            Self::Converted | Self::Needless => Severity::Info,
-            Self::Partial | Self::Lost => Severity::Warning,
+            Self::Converted | Self::NotNeeded => Severity::Info,
+            Self::Partial | Self::NotConverted => Severity::Warning,
             Self::Closed | Self::Opened => Severity::Danger,
         }
     }
@@ -64,9 +67,9 @@ impl Conversion {
     /// What to do about it, where the importer says nothing more exact.
     fn todo(self) -> &'static str {
         match self {
-            Self::Converted | Self::Needless => "",
+            Self::Converted | Self::NotNeeded => "",
             Self::Partial => "check whether it matters",
-            Self::Lost => "write it by hand where it is needed",
+            Self::NotConverted => "write it by hand where it is needed",
             Self::Closed => "guard it by hand, then remove `request_termination`; `--open` leaves it open",
             Self::Opened => "guard it by hand before it takes traffic",
         }
@@ -76,9 +79,9 @@ impl Conversion {
     pub fn name(self) -> &'static str {
         match self {
             Self::Converted => "converted",
-            Self::Needless => "not needed",
+            Self::NotNeeded => "not needed",
             Self::Partial => "converted in part",
-            Self::Lost => "not converted",
+            Self::NotConverted => "not converted",
             Self::Closed => "closed (503)",
             Self::Opened => "OPEN",
         }
@@ -161,6 +164,8 @@ const MAX_LINES: usize = 10;
 pub struct Report {
     pub(crate) files: Vec<Arc<str>>,
     findings: Vec<Finding>,
+    /// The lines of the latest findings, which may be met again.
+    latest: VecDeque<u32>,
     counts: [usize; 6],
     /// Where something else than a plain translation was noted.
     said: HashSet<At>,
@@ -169,9 +174,9 @@ pub struct Report {
 
 const ORDER: [Conversion; 6] = [
     Conversion::Converted,
-    Conversion::Needless,
+    Conversion::NotNeeded,
     Conversion::Partial,
-    Conversion::Lost,
+    Conversion::NotConverted,
     Conversion::Closed,
     Conversion::Opened,
 ];
@@ -185,11 +190,14 @@ impl Report {
             self.said.insert(at);
         }
         // One construct is met several times where it holds for several proxies.
-        if self.findings.iter().rev().take(200).any(|known| *known == finding) {
+        let mut latest = self.latest.iter().zip(self.findings.iter().rev());
+        if latest.any(|(line, known)| *line == finding.line && *known == finding) {
             return;
         }
         self.counts[ORDER.iter().position(|known| *known == outcome).unwrap_or(0)] += 1;
         if self.findings.len() < MAX_FINDINGS {
+            self.latest.truncate(MAX_LATEST - 1);
+            self.latest.push_front(finding.line);
             self.findings.push(finding);
         }
     }
@@ -210,6 +218,7 @@ impl Report {
 
     /// By file and line, so that a reader goes through the original from top to bottom.
     pub(crate) fn sort(&mut self) {
+        self.latest.clear();
         self.findings.sort_by(|a, b| (&a.file, a.line, a.outcome).cmp(&(&b.file, b.line, b.outcome)));
     }
 

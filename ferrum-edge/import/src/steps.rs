@@ -1,12 +1,13 @@
 //! What a proxy does with a request, step by step, as proxies of ours: the first whose conditions hold.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
 use crate::changed::What;
 use crate::cond::Cond;
-use crate::draft::{Import, Plug, Proxy, Route, To, with_facet};
+use crate::draft::{Import, Match, Matcher, Plug, Proxy, Route, To};
 use crate::report::At;
 
 /// Proxies that one site may become.
@@ -43,12 +44,14 @@ impl RouteStep {
 pub(crate) struct RouteEnd {
     pub(crate) to: To,
     pub(crate) settings: Proxy,
+    /// The prefix of its paths, which files are looked for without.
+    pub(crate) stripped_prefix: Option<String>,
     pub(crate) plugins: Vec<Plug>,
 }
 
 impl RouteEnd {
     pub(crate) fn new(_: At, to: To) -> Self {
-        Self { to, settings: Proxy::default(), plugins: Vec::new() }
+        Self { to, settings: Proxy::default(), stripped_prefix: None, plugins: Vec::new() }
     }
 
     pub(crate) fn answer(at: At, status: u16, body: &str) -> Self {
@@ -87,9 +90,7 @@ pub(crate) fn walk(
         match step {
             RouteStep::Pass(Cond::Never, _) => {}
             RouteStep::Pass(when, plug) => {
-                let mut plug = plug.clone();
-                plug.when = when.clone().and(plug.when.take().map_or(Cond::Always, Cond::Is)).when();
-                plugins.push(plug);
+                plugins.push(narrowed(plug, when.clone()));
             }
             RouteStep::End(when, ending) => {
                 let taken = cond.clone().and(when.clone());
@@ -106,13 +107,7 @@ pub(crate) fn walk(
                 if only_passes && group.is_none() && !ends {
                     for step in inner {
                         if let RouteStep::Pass(own, plug) = step {
-                            let mut plug = plug.clone();
-                            plug.when = when
-                                .clone()
-                                .and(own.clone())
-                                .and(plug.when.take().map_or(Cond::Always, Cond::Is))
-                                .when();
-                            plugins.push(plug);
+                            plugins.push(narrowed(plug, when.clone().and(own.clone())));
                         }
                     }
                     continue;
@@ -134,6 +129,14 @@ pub(crate) fn walk(
         }
     }
     Some(plugins)
+}
+
+/// A plugin for fewer requests: those that a condition means, too.
+fn narrowed(plug: &Plug, cond: Cond) -> Plug {
+    match cond {
+        Cond::Always => plug.clone(),
+        cond => plug.clone().when(cond.and(plug.cond()).when()),
+    }
 }
 
 /// Steps that requests take behind a way within the way: those of everybody else, but for other ways of its group.
@@ -231,13 +234,19 @@ fn settled(out: &mut Import, name: &str, items: Vec<Item>) -> Vec<Item> {
             continue;
         };
         if made.len() + left.len() > MAX_ITEMS {
-            out.closed(At::default(), name, "its rules change requests in too many ways", "write it by hand");
+            out.route_closed(
+                At::default(),
+                name,
+                "its rules change requests in too many ways",
+                "write it by hand",
+            );
             item.ending = RouteEnd::new(At::default(), To::Closed);
             item.plugins.clear();
             made.push(item);
             continue;
         }
-        let when = item.plugins[at].when.take().map_or(Cond::Always, Cond::Is);
+        let when = item.plugins[at].cond();
+        item.plugins[at].when = None;
         let mut other = item.clone();
         other.plugins.remove(at);
         other.cond = other.cond.and(when.clone().negate());
@@ -270,6 +279,11 @@ fn turn(plug: &Plug) -> u8 {
 }
 
 impl Plug {
+    /// When it runs.
+    fn cond(&self) -> Cond {
+        self.when.as_deref().map_or(Cond::Always, |when| Cond::Is(when.clone()))
+    }
+
     /// What it changes about requests.
     fn changes(&self) -> Vec<What> {
         let has = |key: &str| self.config.get(key).is_some();
@@ -290,7 +304,7 @@ impl Plug {
 }
 
 /// A site's items as proxies; `lift` is by how much they go before those of other sites.
-pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<Item>, lift: i64) {
+pub(crate) fn place(out: &mut Import, name: &str, facets: &[Match], items: Vec<Item>, lift: i64) {
     let items = settled(out, name, items);
     if out.plugin_configs.len() + count(&items) > MAX_PLUGINS {
         out.has_too_many_plugins = true;
@@ -300,16 +314,15 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<I
     for (n, item) in items.into_iter().enumerate() {
         let mut route = Route::new(format!("{name}-{}", n + 1), item.ending.to);
         for facet in facets {
-            let one = item.cond.with_path(&json!({ "prefix": "/" }));
-            route.matches.push(with_facet(one, facet));
+            route.matches.push(item.cond.with_path(Matcher::prefix("/")).with_facet(facet));
         }
         route.priority = Some((count - i64::try_from(n).unwrap_or(0)) * 10 + lift);
-        route.settings = item.ending.settings.into();
-        if let Some(prefix) = route.settings.shift_remove("__strip") {
+        route.settings = item.ending.settings;
+        if let Some(prefix) = item.ending.stripped_prefix {
             for one in &mut route.matches {
-                one["path"] = json!({ "prefix": prefix });
+                one.path(Matcher::prefix(&*prefix));
             }
-            route.settings.insert("strip_listen_path".to_owned(), json!(true));
+            route.settings.strip_listen_path(true);
         }
         route.plugins = item.plugins;
         // What has a body of its own keeps it.
@@ -334,7 +347,7 @@ fn join_error_pages(plugins: &mut Vec<Plug>) {
         let same = |known: &&mut Plug| {
             known.name == "error_pages" && known.when == plug.when && known.config["of"] == plug.config["of"]
         };
-        let known = joined.iter_mut().find(same).map(|known| &mut known.config["pages"]);
+        let known = joined.iter_mut().find(same).map(|known| &mut Rc::make_mut(&mut known.config)["pages"]);
         let (Some(Value::Array(known)), Some(own)) = (known, plug.config["pages"].as_array()) else {
             joined.push(plug);
             continue;
@@ -377,7 +390,8 @@ fn join_rewrites(plugins: &mut Vec<Plug>) {
         });
         match same {
             Some(known) => {
-                if let (Value::Object(known), Value::Object(more)) = (&mut known.config, plug.config) {
+                let more = Rc::unwrap_or_clone(plug.config);
+                if let (Value::Object(known), Value::Object(more)) = (Rc::make_mut(&mut known.config), more) {
                     known.extend(more);
                 }
             }

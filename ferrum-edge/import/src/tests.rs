@@ -98,7 +98,7 @@ fn fields_of_the_way() {
     // The gateway cannot be configured to omit it.
     let made = of("Via \"\"");
     assert!(made.plugin_configs.is_empty());
-    assert!(said(&made, Conversion::Lost, "the gateway writes it itself"));
+    assert!(said(&made, Conversion::NotConverted, "the gateway writes it itself"));
     assert!(made.proxies[0]["plugins"].as_array().is_none_or(Vec::is_empty));
 }
 
@@ -234,7 +234,7 @@ fn hedging_of_envoy() {
         let made = envoy(none, "");
         assert!(made.proxies[0].get("hedging").is_none(), "{none}");
     }
-    assert!(said(&envoy(", hedge_policy: {initial_requests: 2}", ""), Conversion::Needless, "does nothing"));
+    assert!(said(&envoy(", hedge_policy: {initial_requests: 2}", ""), Conversion::NotNeeded, "does nothing"));
 }
 
 #[test]

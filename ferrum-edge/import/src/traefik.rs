@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::cond::Cond;
-use crate::draft::{Import, Matcher, Proxy, Route, To, with_facet};
+use crate::draft::{Import, Matcher, Proxy, Route, To};
 use crate::error::Failure;
 use crate::from_ca::FromCa;
 use crate::ports::Ports;
@@ -80,7 +80,7 @@ struct Traefik<'o> {
 /// Static settings that say nothing about traffic.
 const OF_PROCESS: &[&str] = &["api", "ping", "experimental", "hub", "metrics", "tracing", "accessLog"];
 /// Those of them that need no counterpart.
-const NEEDLESS: &[&str] = &["providers", "log", "global", "core"];
+const NOT_NEEDED: &[&str] = &["providers", "log", "global", "core"];
 
 /// What a key says, unless it says no: labels and flags have switches as text.
 fn switched(node: Option<&Node>) -> Option<&Node> {
@@ -181,15 +181,15 @@ impl Traefik<'_> {
             match key.as_str() {
                 "entryPoints" | "http" | "tcp" | "udp" | "tls" | "certificatesResolvers" => {}
                 "serversTransport" => drop(self.transports.insert(String::new(), value.clone())),
-                key if NEEDLESS.contains(&key) => {
-                    self.out.needless(value.at, key, "it is about Traefik's own process");
+                key if NOT_NEEDED.contains(&key) => {
+                    self.out.not_needed(value.at, key, "it is about Traefik's own process");
                     value.see_all();
                 }
                 key if OF_PROCESS.contains(&key) => {
                     let why = "it is about Traefik's own process";
-                    self.out.lost(value.at, key, why, "see `ferrum-edge settings`");
+                    self.out.not_converted(value.at, key, why, "see `ferrum-edge settings`");
                 }
-                _ => self.out.lost(value.at, key, "the gateway does not support this", ""),
+                _ => self.out.not_converted(value.at, key, "the gateway does not support this", ""),
             }
         }
     }
@@ -199,7 +199,7 @@ impl Traefik<'_> {
         let mut is_closed = router.text_of("service").is_some_and(|it| it.ends_with("@internal"));
         if is_closed {
             let why = "Traefik's own services are not there; it answers 503";
-            self.out.lost(router.at, &what, why, "see /metrics of the admin port");
+            self.out.not_converted(router.at, &what, why, "see /metrics of the admin port");
         }
         let rule = router.text_of("rule").unwrap_or_default();
         let cond = self.rule(&what, router, rule, &mut is_closed);
@@ -218,15 +218,15 @@ impl Traefik<'_> {
             Some(mut backend) => {
                 backend.settings.retry(made.retry);
                 backend.settings.circuit_breaker(made.breaker);
-                Route { settings: backend.settings.into(), ..Route::new(name, backend.to) }
+                Route { settings: backend.settings, ..Route::new(name, backend.to) }
             }
             None => Route::new(name, To::Closed),
         };
-        let one = cond.with_path(&Matcher::prefix("/").into());
-        route.matches.extend(facets.iter().map(|facet| with_facet(one.clone(), facet)));
+        let one = cond.with_path(Matcher::prefix("/"));
+        route.matches.extend(facets.iter().map(|facet| one.clone().with_facet(facet)));
         route.priority = Some(priority);
         route.plugins = made.plugins;
-        self.out.done(router.at, what);
+        self.out.converted(router.at, what);
         self.out.route(route);
     }
 
@@ -237,8 +237,12 @@ impl Traefik<'_> {
             return cond;
         }
         let why = "this rule can't be translated; all that it may take is closed";
-        let closes =
-            self.out.guard(router.at, format_args!("{what}: {rule}"), why, "write it with `matches`");
+        let closes = self.out.guard_not_converted(
+            router.at,
+            format_args!("{what}: {rule}"),
+            why,
+            "write it with `matches`",
+        );
         *is_closed |= closes;
         if closes { Cond::Always } else { Cond::Never }
     }
@@ -261,7 +265,8 @@ impl Traefik<'_> {
                 None => {
                     let what = format!("{what}: middleware {middleware}");
                     let why = "there is no such middleware in the files, and it may guard";
-                    all.is_closed |= self.out.guard(router.at, what, why, "give the file it is in");
+                    all.is_closed |=
+                        self.out.guard_not_converted(router.at, what, why, "give the file it is in");
                 }
             }
         }
@@ -281,7 +286,7 @@ impl Traefik<'_> {
         for (kind, map) in [("middleware", &self.middlewares), ("service", &self.services)] {
             for (name, node) in map {
                 if !node.all_entries().iter().any(|(_, it)| it.is_seen()) {
-                    self.out.needless(node.at, format_args!("{kind} {name}"), "no router uses it");
+                    self.out.not_needed(node.at, format_args!("{kind} {name}"), "no router uses it");
                 }
             }
         }

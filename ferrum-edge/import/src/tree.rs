@@ -1,5 +1,6 @@
 //! YAML and JSON as a tree that knows the line of each value. JSON is read as the YAML it is.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -83,6 +84,14 @@ impl Node {
     /// Whether an importer has asked for it.
     pub(crate) fn is_seen(&self) -> bool {
         self.seen.0.get()
+    }
+
+    /// Counts it as not read, and by itself: no copy shares that any more.
+    pub(crate) fn forget_read(&mut self) {
+        match Rc::get_mut(&mut self.seen.0) {
+            Some(seen) => seen.set(false),
+            None => self.seen = ReadMark::default(),
+        }
     }
 
     /// Counts it as read, with all that is in it.
@@ -284,10 +293,9 @@ impl<'t> Composer<'t> {
                 self.count(&node, at)?;
                 return Ok(node);
             }
-            Event::Scalar(text, style, anchor, tag) => (
-                scalar(&text, style == ScalarStyle::Plain, tag.as_deref().and_then(Tag::core_suffix)),
-                anchor,
-            ),
+            Event::Scalar(text, style, anchor, tag) => {
+                (scalar(text, style == ScalarStyle::Plain, tag.as_deref().and_then(Tag::core_suffix)), anchor)
+            }
             Event::SequenceStart(_, anchor, _) => (NodeValue::List(self.list(depth)?), anchor),
             Event::MappingStart(_, anchor, _) => (NodeValue::Map(self.map(depth)?), anchor),
             _ => (NodeValue::Null, 0),
@@ -323,7 +331,7 @@ impl<'t> Composer<'t> {
 
     fn map(&mut self, depth: usize) -> Result<Vec<(String, Node)>, Failure> {
         let mut entries: Vec<(String, Node)> = Vec::new();
-        let mut seen: HashMap<String, u32> = HashMap::new();
+        let mut keys = Keys::default();
         let mut merged = Vec::new();
         loop {
             let (key, at) = match self.next()? {
@@ -341,7 +349,7 @@ impl<'t> Composer<'t> {
                 merged.push(value);
                 continue;
             }
-            if let Some(first) = seen.insert(key.clone(), at.line) {
+            if let Some(first) = keys.add(&entries, &key, at.line) {
                 let what = format!("duplicate key `{key}`, first used on line {first}");
                 return Err(self.wrong(at.line, what));
             }
@@ -351,6 +359,34 @@ impl<'t> Composer<'t> {
             merge(&mut entries, value);
         }
         Ok(entries)
+    }
+}
+
+/// The lines of the keys of a map.
+#[derive(Default)]
+struct Keys {
+    lines: Vec<u32>,
+    /// Where each key is among the entries of a large map.
+    places: HashMap<String, usize>,
+}
+
+impl Keys {
+    /// Entries of a small map, which are looked through one by one.
+    const SMALL: usize = 16;
+
+    /// Adds the key of the next entry; returns the line of the one that has it already.
+    fn add(&mut self, entries: &[(String, Node)], key: &str, line: u32) -> Option<u32> {
+        let known = if entries.len() < Self::SMALL {
+            entries.iter().position(|(known, _)| known == key)
+        } else {
+            if self.places.is_empty() {
+                let known = entries.iter().enumerate().map(|(place, (key, _))| (key.clone(), place));
+                self.places.extend(known);
+            }
+            self.places.insert(key.to_owned(), entries.len())
+        };
+        self.lines.push(line);
+        known.and_then(|place| self.lines.get(place)).copied()
     }
 }
 
@@ -369,15 +405,15 @@ fn merge(entries: &mut Vec<(String, Node)>, value: Node) {
     }
 }
 
-fn scalar(text: &str, is_plain: bool, tag: Option<&str>) -> NodeValue {
+fn scalar(text: Cow<'_, str>, is_plain: bool, tag: Option<&str>) -> NodeValue {
     if tag == Some("str") || !is_plain && tag.is_none() {
-        return NodeValue::Text(text.to_owned());
+        return NodeValue::Text(text.into_owned());
     }
-    match text {
+    match &*text {
         "" | "~" | "null" | "Null" | "NULL" => NodeValue::Null,
         "true" | "True" | "TRUE" => NodeValue::Bool(true),
         "false" | "False" | "FALSE" => NodeValue::Bool(false),
-        _ => number(text).unwrap_or_else(|| NodeValue::Text(text.to_owned())),
+        _ => number(&text).unwrap_or_else(|| NodeValue::Text(text.into_owned())),
     }
 }
 

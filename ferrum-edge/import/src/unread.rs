@@ -66,7 +66,7 @@ impl Walk<'_> {
             what.push_str(dot);
             what.push_str(part);
         }
-        self.out.lost(node.at, what, "the importer does not read this", "");
+        self.out.not_converted(node.at, what, "the importer does not read this", "");
     }
 
     /// Whether the key at the end of the trail says nothing about traffic.
@@ -125,7 +125,7 @@ mod tests {
         let lost = |read: &'static [&'static str]| {
             named(text, move |out, document| {
                 let node = document.get("a").expect("it is there");
-                out.lost(node.at, "a", "no", "");
+                out.not_converted(node.at, "a", "no", "");
                 read.iter().for_each(|key| assert!(node.get(key).is_some()));
             })
         };

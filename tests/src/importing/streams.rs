@@ -88,7 +88,7 @@ async fn compare_streams(format: Format, config: &str, names: &[&'static str], k
             assert_eq!(ours, theirs, "`{name}`\n{}\n{spec}", findings.join("\n"));
         }
     }
-    assert_eq!(imported.report.count(Conversion::Lost), known.len(), "{findings:?}");
+    assert_eq!(imported.report.count(Conversion::NotConverted), known.len(), "{findings:?}");
     drop(edge);
 }
 

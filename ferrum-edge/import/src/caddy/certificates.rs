@@ -42,17 +42,17 @@ impl Caddy<'_> {
             "local_certs" => {
                 self.has_own_ca = true;
                 let why = "the gateway has no CA of its own";
-                self.out.lost(line.at, line.text(), why, "name files in gateway.tls.certificates");
+                self.out.not_converted(line.at, line.text(), why, "name files in gateway.tls.certificates");
                 return true;
             }
             "cert_issuer" | "on_demand_tls" | "acme_dns" => {
                 self.has_own_ca |= line.name() == "cert_issuer";
-                self.out.lost(line.at, line.text(), "the gateway does not support this", HOW);
+                self.out.not_converted(line.at, line.text(), "the gateway does not support this", HOW);
                 return true;
             }
             _ => return false,
         }
-        self.out.done(line.at, line.name());
+        self.out.converted(line.at, line.name());
         true
     }
 
@@ -62,13 +62,13 @@ impl Caddy<'_> {
             [certificate, key] => {
                 self.certificates
                     .push(draft!(CertificateFile { cert_path: certificate, key_path: key }).into());
-                self.out.done(line.at, line.text());
+                self.out.converted(line.at, line.text());
             }
             [word] if word == "internal" => {
                 let why = "the gateway has no CA of its own";
-                self.out.lost(line.at, line.text(), why, "name files in gateway.tls.certificates");
+                self.out.not_converted(line.at, line.text(), why, "name files in gateway.tls.certificates");
             }
-            _ => self.out.done(line.at, line.text()),
+            _ => self.out.converted(line.at, line.text()),
         }
         for inner in line.inner() {
             let what = format!("tls {}", inner.text());
@@ -76,10 +76,15 @@ impl Caddy<'_> {
                 "client_auth" => {
                     self.asks_certificates = true;
                     let todo = "set gateway.tls.client_ca_path, then remove `request_termination`";
-                    self.out.guard(inner.at, "tls client_auth", "what it guards is closed", todo);
+                    self.out.guard_not_converted(
+                        inner.at,
+                        "tls client_auth",
+                        "what it guards is closed",
+                        todo,
+                    );
                 }
                 name if OWN_WAY.contains(&name) => {
-                    self.out.lost(
+                    self.out.not_converted(
                         inner.at,
                         what,
                         "the gateway gets certificates from one CA for all names",
@@ -89,9 +94,14 @@ impl Caddy<'_> {
                 name if BY_DNS.contains(&name) => {
                     let why =
                         "the CA checks names by HTTP or TLS; ports 80 or 443 have to be reachable for it";
-                    self.out.lost(inner.at, what, why, "");
+                    self.out.not_converted(inner.at, what, why, "");
                 }
-                _ => self.out.lost(inner.at, what, "TLS 1.2 and 1.3 with rustls's ciphers are spoken", ""),
+                _ => self.out.not_converted(
+                    inner.at,
+                    what,
+                    "TLS 1.2 and 1.3 with rustls's ciphers are spoken",
+                    "",
+                ),
             }
         }
     }
@@ -124,7 +134,7 @@ impl Caddy<'_> {
         match self.from_ca.refusal(host).or_else(|| self.has_own_ca.then_some(own)) {
             Some(why) => {
                 let what = format!("the certificate for {host}");
-                self.out.lost(at, what, why, "name files in gateway.tls.certificates");
+                self.out.not_converted(at, what, why, "name files in gateway.tls.certificates");
             }
             None => self.from_ca.add(at, &[host.to_owned()]),
         }
@@ -155,7 +165,7 @@ impl Caddy<'_> {
                 self.has_own_ca |= subjects.is_empty();
                 self.not_from_ca.extend(subjects);
                 let what = format!("apps.tls.automation.policies[{number}]");
-                self.out.lost(policy.at, what, "its way to certificates is not offered", HOW);
+                self.out.not_converted(policy.at, what, "its way to certificates is not offered", HOW);
                 continue;
             };
             let account = issuer.path(&["external_account", "key_id"]).and_then(Node::str);
@@ -172,7 +182,7 @@ impl Caddy<'_> {
                 let known = self.from_ca.settings.entry(&key).or_insert_with(|| value.clone());
                 if *known != value {
                     let what = format!("apps.tls.automation.policies[{number}]: {key}");
-                    self.out.lost(policy.at, what, "one CA and account are used for all names", HOW);
+                    self.out.not_converted(policy.at, what, "one CA and account are used for all names", HOW);
                 }
             }
         }
@@ -230,7 +240,7 @@ impl Caddy<'_> {
             let why =
                 "a server of the file has the port for them; Caddy sends to https what its routes don't take";
             let todo = "add a proxy with the plugin `redirect`";
-            self.out.lost(servers.at, "automatic_https: redirects", why, todo);
+            self.out.not_converted(servers.at, "automatic_https: redirects", why, todo);
             return Vec::new();
         }
         ports.add(false, number, "");

@@ -9,8 +9,8 @@ use crate::draft::{Replaced, Rewrite, draft};
 use crate::tree::Node;
 
 impl Caddy<'_> {
-    /// Notes placeholders of what directives before changed: they stand for what the client sent.
-    pub(super) fn told(&mut self, line: &CaddyLine, scope: &Scope) {
+    /// Reports placeholders of what directives before changed: here they stand for what the client sent.
+    pub(super) fn report_changed_placeholders(&mut self, line: &CaddyLine, scope: &Scope) {
         let texts = spelled(line);
         let is_changed = |text: &String| {
             let made = matchers::template(text);

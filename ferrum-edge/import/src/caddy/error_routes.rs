@@ -23,11 +23,11 @@ impl Caddy<'_> {
         let pages = statuses.and_then(|statuses| pages(line.inner(), &statuses, root));
         let Some(pages) = pages.filter(|pages| !pages.is_empty()) else {
             let why = "errors keep the gateway's own pages";
-            self.out.lost(line.at, line.text(), why, "use the plugin `error_pages`");
+            self.out.not_converted(line.at, line.text(), why, "use the plugin `error_pages`");
             return None;
         };
         for other in line.inner().iter().filter(|it| matches!(it.name(), "header" | "templates")) {
-            self.out.lost(other.at, other.text(), "pages of errors are sent without it", "");
+            self.out.not_converted(other.at, other.text(), "pages of errors are sent without it", "");
         }
         let why = match pages.iter().any(|page| page.get("url").is_some()) {
             true => "the status is that of the error; Caddy sends the server's",

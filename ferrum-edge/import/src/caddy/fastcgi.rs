@@ -6,7 +6,7 @@ use super::proxy::Proxying;
 use super::sites::Scope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
-use crate::draft::{FastCgi, Plug, StaticFiles, To, draft, set};
+use crate::draft::{FastCgi, Plug, StaticFiles, To, draft};
 use crate::steps::RouteEnd;
 use crate::text;
 
@@ -38,12 +38,12 @@ impl Caddy<'_> {
         let root = scripts.root.as_ref().filter(|root| root.starts_with('/') && !root.contains('{'));
         let Some(root) = root.cloned() else {
             let why = "its root is not known; it answers 503";
-            self.out.lost(line.at, what, why, "set `fastcgi.root` of the proxy");
+            self.out.not_converted(line.at, what, why, "set `fastcgi.root` of the proxy");
             return RouteEnd::new(line.at, To::Closed);
         };
         let Some(tries) = scripts.try_files_entries() else {
             let why = "its `try_files` can't be translated; it answers 503";
-            self.out.lost(line.at, what, why, "set `fastcgi.try_files` of the proxy");
+            self.out.not_converted(line.at, what, why, "set `fastcgi.try_files` of the proxy");
             return RouteEnd::new(line.at, To::Closed);
         };
         let mut ending = self.proxied(line.at, &what, proxy);
@@ -93,8 +93,8 @@ impl Caddy<'_> {
             ("try_files", Some(_)) => scripts.tries = Some(line.arguments().to_vec()),
             ("env", Some(name)) => {
                 match line.arguments().get(1).and_then(|value| matchers::template(value)) {
-                    Some(value) => set(&mut scripts.params, name, value),
-                    None => self.out.lost(
+                    Some(value) => drop(scripts.params.insert(name.to_owned(), value.into())),
+                    None => self.out.not_converted(
                         line.at,
                         what,
                         "targets do not get it: the gateway has no value for a placeholder in it",
@@ -103,7 +103,7 @@ impl Caddy<'_> {
                 }
             }
             ("resolve_root_symlink" | "capture_stderr", _) => {
-                self.out.needless(
+                self.out.not_needed(
                     line.at,
                     what,
                     "what PHP reports is logged, and paths are those of the root",

@@ -37,7 +37,7 @@ impl Caddy<'_> {
         let target = words.first().and_then(|target| super::proxy::dialed(target));
         let Some((question, (host, port, is_tls, _))) = question.zip(target) else {
             let why = "only one server, `uri`, `header_up`, `copy_headers`, and a redirect for a status can be translated";
-            if self.out.guard(line.at, line.text(), why, "use the plugin `forward_auth`") {
+            if self.out.guard_not_converted(line.at, line.text(), why, "use the plugin `forward_auth`") {
                 steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
             }
             return;
@@ -78,7 +78,7 @@ impl Caddy<'_> {
         let told =
             told.map(|name| RequestChange::new(cond.clone(), What::AnyHeader(name.to_ascii_lowercase())));
         scope.changes.extend(told);
-        self.out.done(line.at, line.text());
+        self.out.converted(line.at, line.text());
         steps.push(RouteStep::Pass(cond.clone(), Plug::of(config)));
         for (from, to) in question.copied.iter().filter(|(from, to)| !from.eq_ignore_ascii_case(to)) {
             let why = format!("what clients send as `{from}` is removed");

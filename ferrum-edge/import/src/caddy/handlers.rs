@@ -28,10 +28,10 @@ impl Caddy<'_> {
     ) {
         let at = line.at;
         let what = line.text();
-        self.told(line, scope);
+        self.report_changed_placeholders(line, scope);
         match line.name() {
             "log" | "skip_log" | "log_skip" => self.log(line, scope),
-            "bind" => self.out.lost(
+            "bind" => self.out.not_converted(
                 at,
                 what,
                 "the gateway listens on one address",
@@ -61,7 +61,7 @@ impl Caddy<'_> {
             }
             "basicauth" | "basic_auth" => self.passwords(line, cond, steps),
             "forward_auth" => self.forward_auth(line, cond, words, scope, steps),
-            "reverse_proxy" if self.closes_tried(line, &cond, scope, steps) => {}
+            "reverse_proxy" if self.close_tried_paths(line, &cond, scope, steps) => {}
             "reverse_proxy" => {
                 let ending = self.reverse_proxy(line, words);
                 steps.push(RouteStep::End(cond, ending));
@@ -79,7 +79,7 @@ impl Caddy<'_> {
             }
             "metrics" | "tracing" | "push" | "acme_server" | "templates" | "map" | "vars" | "method"
             | "invoke" | "fs" | "intercept" => {
-                self.out.lost(at, what, "the gateway does not support this", "");
+                self.out.not_converted(at, what, "the gateway does not support this", "");
                 if let ("method", Some(to)) = (line.name(), words.first()) {
                     scope
                         .changes
@@ -90,7 +90,8 @@ impl Caddy<'_> {
                 }
             }
             _ => {
-                if self.out.guard(at, what, "this directive is not known, and may guard", TODO) {
+                if self.out.guard_not_converted(at, what, "this directive is not known, and may guard", TODO)
+                {
                     steps.push(RouteStep::End(cond, RouteEnd::new(at, To::Closed)));
                 }
             }
@@ -102,26 +103,31 @@ impl Caddy<'_> {
         let (at, what) = (line.at, line.text());
         match line.name() {
             "encode" => {
-                self.out.done(at, what);
+                self.out.converted(at, what);
                 Some(encode(words))
             }
             "request_body" => {
                 let size = line.inner().iter().find(|it| it.name() == "max_size");
                 let size = size.and_then(|it| it.arguments().first()).and_then(|it| text::bytes(it, 1000));
                 let Some(bytes) = size.filter(|it| *it > 0) else {
-                    self.out.lost(at, what, "no size that is understood", "");
+                    self.out.not_converted(at, what, "no size that is understood", "");
                     return None;
                 };
-                self.out.done(at, what);
+                self.out.converted(at, what);
                 Some(Plug::of(draft!(RequestSizeLimiting { max_size: bytes })))
             }
             name => {
                 let is_request = name == "request_header";
                 let (rules, bad) = header_rules(line, words, is_request);
                 if bad > 0 {
-                    self.out.lost(at, what, "placeholders and replacements in it have no counterpart", "");
+                    self.out.not_converted(
+                        at,
+                        what,
+                        "placeholders and replacements in it have no counterpart",
+                        "",
+                    );
                 } else {
-                    self.out.done(at, what);
+                    self.out.converted(at, what);
                 }
                 let plugin = if is_request { "request_transformer" } else { "response_transformer" };
                 (!rules.is_empty()).then(|| Plug::of_rules(plugin, rules))
@@ -143,12 +149,12 @@ impl Caddy<'_> {
         };
         match (status.filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308)), to.filter(good)) {
             (Some(status), Some(to)) => {
-                self.out.done(line.at, line.text());
+                self.out.converted(line.at, line.text());
                 let redirect = draft!(Redirect { status_code: status, location: to, query: "drop" });
-                RouteEnd::new(line.at, To::Redirect(redirect.into()))
+                RouteEnd::new(line.at, To::Redirect(redirect))
             }
             _ => {
-                self.out.closed(
+                self.out.route_closed(
                     line.at,
                     line.text(),
                     "this redirect can't be translated",
@@ -181,7 +187,7 @@ impl Caddy<'_> {
         if matchers::has_placeholders(body) {
             self.out.partial(line.at, line.text(), "placeholders in a body are sent as they are written", "");
         } else {
-            self.out.done(line.at, line.text());
+            self.out.converted(line.at, line.text());
         }
         let body = if line.name() == "error" { "" } else { body };
         if (200..600).contains(&status) {
@@ -232,7 +238,7 @@ impl Caddy<'_> {
                 let way = StripScope { cond: cond.clone(), changes: &scope.changes };
                 self.strip(line.at, &line.text(), prefix, way, steps);
                 self.ways.truncate(self.ways.len() - usize::from(own.is_some()));
-                self.out.done(line.at, line.text());
+                self.out.converted(line.at, line.text());
                 let changes = changed_target(line.name(), words).into_iter();
                 scope.changes.extend(changes.map(|what| RequestChange::new(cond.clone(), what)));
                 return;
@@ -252,14 +258,14 @@ impl Caddy<'_> {
         };
         match made {
             Some(plug) => {
-                self.out.done(line.at, line.text());
+                self.out.converted(line.at, line.text());
                 let changes = changed_target(line.name(), words).into_iter();
                 scope.changes.extend(changes.map(|what| RequestChange::new(cond.clone(), what)));
                 steps.push(RouteStep::Pass(cond, plug));
             }
             None => {
                 scope.changes.push(RequestChange::new(cond.clone(), What::AnyPath));
-                if self.out.guard(
+                if self.out.guard_not_converted(
                     line.at,
                     line.text(),
                     "this rewrite can't be translated",
@@ -289,12 +295,12 @@ impl Caddy<'_> {
         }
         if !is_good {
             let why = "its accounts can't be translated: hashes have to be bcrypt or argon2id, and one name has one password";
-            if self.out.guard(line.at, line.text(), why, TODO) {
+            if self.out.guard_not_converted(line.at, line.text(), why, TODO) {
                 steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
             }
             return;
         }
-        self.out.done(line.at, line.text());
+        self.out.converted(line.at, line.text());
         let realm =
             line.arguments().iter().rev().find(|it| !it.starts_with(['/', '@', '*']) && *it != "bcrypt");
         let realm = realm.map_or("restricted", String::as_str);
@@ -303,7 +309,7 @@ impl Caddy<'_> {
     }
 
     /// Closes what a `try_files` before a `reverse_proxy` rewrites; says whether that is all that gets there.
-    fn closes_tried(
+    fn close_tried_paths(
         &mut self,
         line: &CaddyLine,
         cond: &Cond,
@@ -314,7 +320,7 @@ impl Caddy<'_> {
         let tried = Cond::any(tries.map(|change| change.when.clone()));
         let why = "which path it passes on depends on files, by the `try_files` before it";
         let todo = "use `static_files` with `passthrough`";
-        if tried == Cond::Never || !self.out.guard(line.at, line.text(), why, todo) {
+        if tried == Cond::Never || !self.out.guard_not_converted(line.at, line.text(), why, todo) {
             return false;
         }
         let closed = cond.clone().and(tried.clone());
@@ -338,7 +344,7 @@ impl Caddy<'_> {
         let root =
             inner("root").and_then(|it| it.arguments().first().cloned()).or_else(|| scope.root.clone());
         let Some(root) = root.filter(|root| root.starts_with('/') && !root.contains('{')) else {
-            self.out.lost(
+            self.out.not_converted(
                 line.at,
                 line.text(),
                 "its root is not known; it answers 503",
@@ -354,7 +360,7 @@ impl Caddy<'_> {
             || scope.tries.is_none() && scope.changes.iter().any(|it| matches!(it.what, What::Fallback(_)))
         {
             let why = "`hide`, `pass_thru` and files by a rewritten path can't be translated; it answers 503";
-            self.out.closed(line.at, line.text(), why, "use the plugin `static_files`");
+            self.out.route_closed(line.at, line.text(), why, "use the plugin `static_files`");
             return RouteEnd::new(line.at, To::Closed);
         }
         let mut config = draft!(StaticFiles { root, dotfiles: true });
@@ -373,7 +379,7 @@ impl Caddy<'_> {
                 .collect();
             let good = plain.iter().all(|it| !it.replace("{path}", "").contains(['{', '=']));
             if !good || plain.is_empty() {
-                self.out.lost(
+                self.out.not_converted(
                     line.at,
                     line.text(),
                     "its `try_files` can't be translated; it answers 503",
@@ -390,12 +396,12 @@ impl Caddy<'_> {
             }
             config.try_files(plain);
         }
-        self.out.done(line.at, line.text());
-        let mut ending = RouteEnd::new(line.at, To::Files(config.into()));
+        self.out.converted(line.at, line.text());
+        let mut ending = RouteEnd::new(line.at, To::Files(config));
         if !scope.stripped.is_empty() {
             // Files are looked for by what a prefix leaves.
             self.out.partial(line.at, line.text(), "the prefix has to be written in this case", "");
-            ending.settings.insert("__strip".to_owned(), scope.stripped.as_str().into());
+            ending.stripped_prefix = Some(scope.stripped.clone());
         }
         ending
     }

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-
 use super::changes::{changed_by_headers, changed_by_rewrite, prepended};
 use super::headers::header_changes;
 use super::proxy::DynamicUpstream;
@@ -29,7 +27,12 @@ impl Caddy<'_> {
         };
         for (key, app) in document.get("apps").map_or(&[][..], Node::entries) {
             if key != "http" && key != "tls" {
-                self.out.lost(app.at, format_args!("apps.{key}"), "the gateway does not support this", "");
+                self.out.not_converted(
+                    app.at,
+                    format_args!("apps.{key}"),
+                    "the gateway does not support this",
+                    "",
+                );
             }
         }
         self.policies(document);
@@ -50,20 +53,17 @@ impl Caddy<'_> {
 
     fn server(&mut self, called: &str, server: &Node, ports: &Ports) {
         let what = format!("server {called}");
-        let mine: Vec<Value> = listens(server)
+        let mine: Vec<Match> = listens(server)
             .into_iter()
             .map(|(is_tls, number)| ports.facet(&Port::new(is_tls, number, "")))
             .collect();
-        let facets = if mine.len() == ports.count() && !mine.is_empty() {
-            vec![Match::default().into()]
-        } else {
-            mine
-        };
+        let facets =
+            if mine.len() == ports.count() && !mine.is_empty() { vec![Match::default()] } else { mine };
         for policy in server.each("tls_connection_policies") {
             if let Some(asked) = policy.get("client_authentication") {
                 self.asks_certificates = true;
                 let todo = "set gateway.tls.client_ca_path, then remove `request_termination`";
-                self.out.guard(
+                self.out.guard_not_converted(
                     asked.at,
                     format_args!("{what}: client_authentication"),
                     "what it guards is closed",
@@ -75,7 +75,7 @@ impl Caddy<'_> {
             let known =
                 ["listen", "routes", "automatic_https", "tls_connection_policies", "logs", "protocols"];
             if !known.contains(&key.as_str()) {
-                self.out.lost(
+                self.out.not_converted(
                     value.at,
                     format_args!("{what}: {key}"),
                     "the gateway does not support this",
@@ -91,7 +91,7 @@ impl Caddy<'_> {
         if let Some(plugins) = walk(&steps, &Cond::Always, Vec::new(), &mut items) {
             items.push(Item { cond: Cond::Always, ending: RouteEnd::answer(server.at, 200, ""), plugins });
         }
-        self.out.done(server.at, &what);
+        self.out.converted(server.at, &what);
         place(self.out, called, &facets, items, 0);
     }
 
@@ -106,7 +106,7 @@ impl Caddy<'_> {
             let cond = self.matched_sets(route).and_then(|cond| before_changes(cond, others));
             let Some(cond) = cond.filter(|_| depth < 16) else {
                 let why = "its matcher can't be translated; all that gets here is closed";
-                if self.out.guard(route.at, "route", why, "write it with `matches`") {
+                if self.out.guard_not_converted(route.at, "route", why, "write it with `matches`") {
                     steps.push(RouteStep::End(Cond::Always, RouteEnd::new(route.at, To::Closed)));
                     return steps;
                 }
@@ -174,7 +174,7 @@ impl Caddy<'_> {
                 if let Some(RouteStep::Inner { steps: inner, .. }) = steps.pop() {
                     steps.extend(inner);
                 }
-                self.out.done(handler.at, what);
+                self.out.converted(handler.at, what);
             }
             "static_response" => {
                 let ending = self.static_response(handler, &what);
@@ -195,12 +195,12 @@ impl Caddy<'_> {
                 Some(bytes) => {
                     let limit = Plug::of(draft!(RequestSizeLimiting { max_size: bytes }));
                     steps.push(RouteStep::Pass(Cond::Always, limit));
-                    self.out.done(handler.at, what);
+                    self.out.converted(handler.at, what);
                 }
-                None => self.out.lost(handler.at, what, "no size that is understood", ""),
+                None => self.out.not_converted(handler.at, what, "no size that is understood", ""),
             },
             "vars" | "tracing" | "log_append" | "push" => {
-                self.out.lost(handler.at, what, "the gateway does not support this", "")
+                self.out.not_converted(handler.at, what, "the gateway does not support this", "")
             }
             "file_server" => {
                 let to = self.json_files(handler, &what);
@@ -212,10 +212,10 @@ impl Caddy<'_> {
                     .and_then(Node::plain)
                     .and_then(|it| it.parse().ok())
                     .unwrap_or(500);
-                self.out.done(handler.at, what);
+                self.out.converted(handler.at, what);
                 steps.push(RouteStep::End(Cond::Always, RouteEnd::answer(handler.at, status, "")));
             }
-            _ => self.closed(handler, &what, "this handler is not known, and may guard", steps),
+            _ => self.close_route(handler, &what, "this handler is not known, and may guard", steps),
         }
     }
 
@@ -240,13 +240,13 @@ impl Caddy<'_> {
                     StripScope { cond: Cond::Always, changes: &before },
                     steps,
                 );
-                self.out.done(handler.at, what);
+                self.out.converted(handler.at, what);
             }
             (None, Some(config)) => {
-                self.out.done(handler.at, what);
+                self.out.converted(handler.at, what);
                 steps.push(RouteStep::Pass(Cond::Always, Plug::of(config)));
             }
-            (None, None) => self.closed(handler, what, "this rewrite can't be translated", steps),
+            (None, None) => self.close_route(handler, what, "this rewrite can't be translated", steps),
         }
     }
 
@@ -259,39 +259,39 @@ impl Caddy<'_> {
             if !names.is_empty() {
                 pass(Plug::of(draft!(Compression { algorithms: names, min_content_length: 512 })));
             }
-            return self.out.done(handler.at, what);
+            return self.out.converted(handler.at, what);
         }
         for (side, plugin) in [("request", "request_transformer"), ("response", "response_transformer")] {
             let (rules, bad) = handler.get(side).map_or((Vec::new(), 0), header_changes);
             if bad > 0 {
                 let why = "placeholders and replacements have no counterpart";
-                self.out.lost(handler.at, format_args!("{what}: {side}"), why, "");
+                self.out.not_converted(handler.at, format_args!("{what}: {side}"), why, "");
             }
             if !rules.is_empty() {
                 pass(Plug::of_rules(plugin, rules));
             }
         }
-        self.out.done(handler.at, what);
+        self.out.converted(handler.at, what);
     }
 
     fn json_files(&mut self, handler: &Node, what: &str) -> To {
         let root = handler.text_of("root").filter(|root| root.starts_with('/') && !root.contains('{'));
         match root.filter(|_| handler.get("hide").is_none() && handler.get("pass_thru").is_none()) {
             Some(root) => {
-                self.out.done(handler.at, what);
+                self.out.converted(handler.at, what);
                 let index = ["index.html", "index.txt"];
-                To::Files(draft!(StaticFiles { root, dotfiles: true, index }).into())
+                To::Files(draft!(StaticFiles { root, dotfiles: true, index }))
             }
             None => {
                 let why = "its root is not known here, or it hides files; it answers 503";
-                self.out.lost(handler.at, what, why, "use `static_files`");
+                self.out.not_converted(handler.at, what, why, "use `static_files`");
                 To::Closed
             }
         }
     }
 
-    fn closed(&mut self, handler: &Node, what: &str, why: &str, steps: &mut Vec<RouteStep>) {
-        if self.out.guard(handler.at, what, why, "") {
+    fn close_route(&mut self, handler: &Node, what: &str, why: &str, steps: &mut Vec<RouteStep>) {
+        if self.out.guard_not_converted(handler.at, what, why, "") {
             steps.push(RouteStep::End(Cond::Always, RouteEnd::new(handler.at, To::Closed)));
         }
     }
@@ -307,12 +307,12 @@ impl Caddy<'_> {
             });
             return match to.filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308)) {
                 Some(to) => {
-                    self.out.done(handler.at, what);
+                    self.out.converted(handler.at, what);
                     let redirect = draft!(Redirect { status_code: status, location: to, query: "drop" });
-                    RouteEnd::new(handler.at, To::Redirect(redirect.into()))
+                    RouteEnd::new(handler.at, To::Redirect(redirect))
                 }
                 None => {
-                    self.out.closed(
+                    self.out.route_closed(
                         handler.at,
                         what,
                         "this redirect can't be translated",
@@ -326,7 +326,7 @@ impl Caddy<'_> {
         if matchers::has_placeholders(handler.text_of("body").unwrap_or_default()) {
             self.out.partial(handler.at, what, "placeholders in a body are sent as they are written", "");
         } else {
-            self.out.done(handler.at, what);
+            self.out.converted(handler.at, what);
         }
         if (200..600).contains(&status) {
             fixed(handler.at, status, handler.text_of("body").unwrap_or_default())
@@ -350,7 +350,7 @@ impl Caddy<'_> {
             });
         }
         if !good {
-            self.closed(
+            self.close_route(
                 handler,
                 what,
                 "only accounts with bcrypt hashes, not encoded, can be translated",
@@ -358,7 +358,7 @@ impl Caddy<'_> {
             );
             return;
         }
-        self.out.done(handler.at, what);
+        self.out.converted(handler.at, what);
         steps.push(RouteStep::Pass(Cond::Always, basic_auth("restricted", false)));
         steps.push(RouteStep::Pass(Cond::Always, only_group(&group)));
     }
@@ -423,8 +423,12 @@ impl Caddy<'_> {
         }
         for key in ["handle_response", "rewrite"] {
             if let Some(node) = handler.get(key) {
-                proxy.is_closed |=
-                    self.out.guard(node.at, format_args!("{what}: {key}"), "it can't be translated", "");
+                proxy.is_closed |= self.out.guard_not_converted(
+                    node.at,
+                    format_args!("{what}: {key}"),
+                    "it can't be translated",
+                    "",
+                );
             }
         }
         self.proxied(handler.at, what, proxy)

@@ -15,42 +15,21 @@ pub(super) struct Rank {
     pub(super) length: usize,
 }
 
-impl Rank {
-    fn is_before(self, other: Self) -> bool {
-        if self.position != other.position {
-            return self.position < other.position;
-        }
-        if self.length == 0 || other.length == 0 {
-            return self.has_matcher && !other.has_matcher;
-        }
-        self.length > other.length
-    }
-}
-
 /// Sorts as Caddy does: neighbours change places until none is before the other. The order does not hold among three, so
 /// that the way of sorting counts.
-pub(super) fn sort(lines: &mut [(Rank, &CaddyLine)]) {
+pub(super) fn sort<T>(lines: &mut [(Rank, T)]) {
     lines.sort_by_key(|(rank, _)| rank.position);
     for alike in lines.chunk_by_mut(|(one, _), (other, _)| one.position == other.position) {
-        // Where all of them ask for a path, or none does, the order holds among three.
-        if alike.iter().all(|(rank, _)| rank.length > 0) {
-            alike.sort_by_key(|(rank, _)| Reverse(rank.length));
-        } else if alike.iter().all(|(rank, _)| rank.length == 0) {
-            alike.sort_by_key(|(rank, _)| !rank.has_matcher);
-        } else {
-            sort_alike(alike);
-        }
+        sort_alike(alike);
     }
 }
 
-/// The same for directives of one name.
-fn sort_alike(lines: &mut [(Rank, &CaddyLine)]) {
-    for n in 1..lines.len() {
-        let mut at = n;
-        while at > 0 && lines[at].0.is_before(lines[at - 1].0) {
-            lines.swap(at, at - 1);
-            at -= 1;
-        }
+/// The same for directives of one name. Those without a matcher go last. The longer path goes first, but passes no directive
+/// whose matcher asks for no path: that one and a path are never before one another.
+fn sort_alike<T>(lines: &mut [(Rank, T)]) {
+    lines.sort_by_key(|(rank, _)| !rank.has_matcher);
+    for paths in lines.split_mut(|(rank, _)| rank.length == 0) {
+        paths.sort_by_key(|(rank, _)| Reverse(rank.length));
     }
 }
 
@@ -135,4 +114,44 @@ pub(super) fn is_harmless(name: &str) -> bool {
             | "map"
             | "vars"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rank, sort};
+
+    fn is_before(one: Rank, other: Rank) -> bool {
+        if one.position != other.position {
+            return one.position < other.position;
+        }
+        if one.length == 0 || other.length == 0 {
+            return one.has_matcher && !other.has_matcher;
+        }
+        one.length > other.length
+    }
+
+    /// The order that comes of changing places one by one.
+    #[test]
+    fn directives_are_in_the_order_of_neighbours_that_change_places() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..2000 {
+            let mut rank = || {
+                let length = random.usize(..4);
+                Rank { position: random.usize(..2), has_matcher: length > 0 || random.bool(), length }
+            };
+            let mut lines: Vec<(Rank, usize)> = (0..9).map(|n| (rank(), n)).collect();
+            let mut expected = lines.clone();
+            for n in 1..expected.len() {
+                for at in (1..=n).rev() {
+                    if !is_before(expected[at].0, expected[at - 1].0) {
+                        break;
+                    }
+                    expected.swap(at, at - 1);
+                }
+            }
+            sort(&mut lines);
+            let numbers = |lines: &[(Rank, usize)]| lines.iter().map(|(_, n)| *n).collect::<Vec<_>>();
+            assert_eq!(numbers(&lines), numbers(&expected));
+        }
+    }
 }

@@ -69,7 +69,7 @@ impl Caddy<'_> {
             | "fail_duration" | "max_fails" => self.health_line(&what, line, proxy),
             "flush_interval" | "buffer_requests" | "buffer_responses" | "request_buffers"
             | "response_buffers" | "stream_timeout" | "stream_close_delay" | "max_buffer_size" => {
-                self.out.needless(line.at, what, "bodies pass as they come")
+                self.out.not_needed(line.at, what, "bodies pass as they come")
             }
             "lb_retries" => {
                 let most = first.and_then(|it| it.parse::<u32>().ok());
@@ -82,17 +82,18 @@ impl Caddy<'_> {
             "transport" => self.transport(whole, line, proxy),
             "trusted_proxies" => {
                 let why = "it is set for the gateway as a whole";
-                self.out.lost(line.at, what, why, "set gateway.trusted_proxies");
+                self.out.not_converted(line.at, what, why, "set gateway.trusted_proxies");
             }
             "dynamic" => self.dynamic_line(&what, line, proxy),
             name @ ("method" | "rewrite" | "handle_response") => {
                 let why = format!("what `{name}` changes can't be translated");
-                proxy.is_closed |= self.out.guard(line.at, what, why, "");
+                proxy.is_closed |= self.out.guard_not_converted(line.at, what, why, "");
             }
             name if name.starts_with('@') => {
-                proxy.is_closed |= self.out.guard(line.at, what, "what it changes can't be translated", "");
+                proxy.is_closed |=
+                    self.out.guard_not_converted(line.at, what, "what it changes can't be translated", "");
             }
-            _ => self.out.lost(line.at, what, "the gateway does not support this", ""),
+            _ => self.out.not_converted(line.at, what, "the gateway does not support this", ""),
         }
     }
 
@@ -117,9 +118,14 @@ impl Caddy<'_> {
                 "resolvers" => found.resolvers = inner.arguments().to_vec(),
                 "refresh" | "grace_period" | "dial_timeout" | "dial_fallback_delay" | "versions" => {
                     let why = "records are kept for their time to live";
-                    self.out.needless(inner.at, format_args!("{what}: {}", inner.text()), why);
+                    self.out.not_needed(inner.at, format_args!("{what}: {}", inner.text()), why);
                 }
-                _ => self.out.lost(inner.at, format_args!("{what}: {}", inner.text()), "it is not known", ""),
+                _ => self.out.not_converted(
+                    inner.at,
+                    format_args!("{what}: {}", inner.text()),
+                    "it is not known",
+                    "",
+                ),
             }
         }
         self.found(line.at, what, source, &found, proxy);
@@ -148,8 +154,12 @@ impl Caddy<'_> {
             }
             None => {
                 let why = "its targets are not known beforehand";
-                proxy.is_closed |=
-                    self.out.guard(at, what, why, "name them, or a service: `srv:_http._tcp.NAME`");
+                proxy.is_closed |= self.out.guard_not_converted(
+                    at,
+                    what,
+                    why,
+                    "name them, or a service: `srv:_http._tcp.NAME`",
+                );
             }
         }
     }
@@ -163,9 +173,9 @@ impl Caddy<'_> {
             }
             Some(host) => match matchers::template(host) {
                 Some(host) => proxy.host = Some(host),
-                None => self.out.lost(line.at, what, "a placeholder in it has no counterpart", ""),
+                None => self.out.not_converted(line.at, what, "a placeholder in it has no counterpart", ""),
             },
-            None => self.out.lost(line.at, what, "Host can't be removed", ""),
+            None => self.out.not_converted(line.at, what, "Host can't be removed", ""),
         }
     }
 
@@ -184,7 +194,7 @@ impl Caddy<'_> {
         };
         let own = OWN.iter().any(is_own);
         match header_rule(&words, is_up) {
-            _ if own && is_up => self.out.needless(line.at, what, "the gateway sets it by itself"),
+            _ if own && is_up => self.out.not_needed(line.at, what, "the gateway sets it by itself"),
             Some(Some(rule)) if is_up => proxy.request.push(rule),
             Some(Some(rule)) => proxy.response.push(rule),
             Some(None) => {}
@@ -196,9 +206,11 @@ impl Caddy<'_> {
                     key: words[0]
                 }));
                 let why = "a placeholder in it has no counterpart; the field is removed";
-                self.out.lost(line.at, what, why, "");
+                self.out.not_converted(line.at, what, why, "");
             }
-            None => self.out.lost(line.at, what, "it has no counterpart", "use `request_transformer`"),
+            None => {
+                self.out.not_converted(line.at, what, "it has no counterpart", "use `request_transformer`")
+            }
         }
     }
 
@@ -212,7 +224,7 @@ impl Caddy<'_> {
             "health_timeout" => proxy.active.timeout(millis.map(|it| text::duration(it.max(1)))),
             "health_status" => match first.and_then(|status| status.parse::<u16>().ok()) {
                 Some(status) if status >= 100 => proxy.active.healthy_status_codes([status]),
-                _ => self.out.lost(line.at, what, "only one status is known here", ""),
+                _ => self.out.not_converted(line.at, what, "only one status is known here", ""),
             },
             "fail_duration" => {
                 proxy.passive.unhealthy_window(millis.map(text::seconds));
@@ -227,7 +239,7 @@ impl Caddy<'_> {
 
     fn transport(&mut self, whole: &CaddyLine, line: &CaddyLine, proxy: &mut Proxying) {
         if line.arguments().first().map(String::as_str) != Some("http") {
-            self.out.lost(
+            self.out.not_converted(
                 line.at,
                 format_args!("{}: {}", whole.text(), line.text()),
                 "only HTTP is spoken to targets; it answers 503",
@@ -273,13 +285,13 @@ impl Caddy<'_> {
                 | "write_buffer"
                 | "dial_fallback_delay"
                 | "keepalive_interval" => {
-                    self.out.needless(
+                    self.out.not_needed(
                         inner.at,
                         format_args!("{}: {}", whole.text(), inner.text()),
                         "connections are pooled anyway",
                     );
                 }
-                _ => self.out.lost(
+                _ => self.out.not_converted(
                     inner.at,
                     format_args!("{}: {}", whole.text(), inner.text()),
                     "the gateway does not support this",
@@ -294,7 +306,8 @@ impl Caddy<'_> {
         let targets: Option<Vec<_>> = proxy.to.iter().map(|target| dialed(target)).collect();
         let Some(targets) = targets.filter(|targets| !targets.is_empty() && !proxy.is_closed) else {
             if !proxy.is_closed {
-                self.out.lost(at, what, "its targets are not known beforehand; it answers 503", "name them");
+                let why = "its targets are not known beforehand; it answers 503";
+                self.out.not_converted(at, what, why, "name them");
             }
             return RouteEnd::new(at, To::Closed);
         };
@@ -333,11 +346,8 @@ impl Caddy<'_> {
             _ => {
                 let mut list: Vec<Target> =
                     targets.iter().map(|(host, port, ..)| Target::new(host, *port)).collect();
-                let name = targets
-                    .first()
-                    .map_or("targets", |(host, ..)| host.trim_start_matches("srv:"))
-                    .to_owned();
-                let id = self.out.id("upstream", &name);
+                let name = targets.first().map_or("targets", |(host, ..)| host.trim_start_matches("srv:"));
+                let id = self.out.id("upstream", name);
                 let choice = self.balancing(at, what, &proxy.policy, &mut list);
                 let mut made = draft!(Upstream { id: &id, targets: list });
                 made.extend(choice);
@@ -360,8 +370,8 @@ impl Caddy<'_> {
                 To::Upstream { id, is_tls }
             }
         };
-        self.out.done(at, what);
-        RouteEnd { to, settings, plugins }
+        self.out.converted(at, what);
+        RouteEnd { settings, plugins, ..RouteEnd::new(at, to) }
     }
 
     /// How one of the targets is chosen, whose weights or priorities this sets.

@@ -9,7 +9,7 @@ use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::{Changes, RequestChange, What};
 use crate::cond::Cond;
-use crate::draft::{Route, To, with_facet};
+use crate::draft::{Match, Route, To};
 use crate::ports::{Port, Ports};
 use crate::steps::{RouteEnd, RouteStep, ends, place, walk};
 use crate::text;
@@ -160,27 +160,23 @@ impl Caddy<'_> {
                     of.iter().map(|it| it.host.as_str()).filter(|host| !host.is_empty()).collect();
                 let good = hosts.iter().all(|host| !host.trim_start_matches("*.").contains(['*', '{']));
                 if !good {
-                    self.out.lost(
-                        site.line.at,
-                        site.line.text(),
-                        "only names and `*.` in front of one are known",
-                        "",
-                    );
+                    let why = "only names and `*.` in front of one are known";
+                    self.out.not_converted(site.line.at, site.line.text(), why, "");
                     continue;
                 }
                 let mut facet = ports.facet(port);
                 if of.len() == hosts.len() {
-                    facet["hosts"] = hosts.into();
+                    facet.hosts(hosts);
                 }
                 if port.is_tls {
-                    facet["scheme"] = "https".into();
+                    facet.scheme("https");
                 }
                 match matchers::path(path) {
                     _ if path.is_empty() => facets.push(facet),
-                    Some(Cond::Is(cond)) => facets.push(with_facet(facet, &cond)),
+                    Some(Cond::Is(cond)) => facets.push(facet.with_facet(&Match::of_condition(cond))),
                     _ => {
-                        let todo = "use `handle`";
-                        self.out.closed(site.line.at, site.line.text(), "this path is not understood", todo);
+                        let why = "this path is not understood";
+                        self.out.route_closed(site.line.at, site.line.text(), why, "use `handle`");
                     }
                 }
             }
@@ -200,7 +196,7 @@ impl Caddy<'_> {
                 let ending = RouteEnd::answer(site.line.at, 200, "");
                 items.push(crate::steps::Item { cond: Cond::Always, ending, plugins });
             }
-            self.out.done(site.line.at, site.line.text());
+            self.out.converted(site.line.at, site.line.text());
             let before = self.out.proxies.len();
             place(self.out, name, &facets, items, site.lift());
             for number in scope.logs {
@@ -323,12 +319,17 @@ impl Caddy<'_> {
             let Some(cond) = cond else {
                 // Which requests are meant is not known: what follows can't be either.
                 if is_harmless(name) {
-                    self.out.lost(line.at, line.text(), "its matcher can't be translated", "use `when`");
+                    self.out.not_converted(
+                        line.at,
+                        line.text(),
+                        "its matcher can't be translated",
+                        "use `when`",
+                    );
                     continue;
                 }
                 let todo = "write its matcher with `matches`, then remove `request_termination`";
                 let why = "its matcher can't be translated; all that gets here is closed";
-                if self.out.guard(line.at, line.text(), why, todo) {
+                if self.out.guard_not_converted(line.at, line.text(), why, todo) {
                     steps.push(RouteStep::End(Cond::Always, RouteEnd::new(line.at, To::Closed)));
                     return steps;
                 }
@@ -356,7 +357,7 @@ impl Caddy<'_> {
         match line.name() {
             "root" => {
                 scope.root = words.last().map(|root| (*root).to_owned()).filter(|_| cond == Cond::Always);
-                self.out.done(line.at, line.text());
+                self.out.converted(line.at, line.text());
             }
             "tls" => self.tls(line),
             _ => self.handler(line, cond, &words, scope, steps),
@@ -418,7 +419,7 @@ impl Caddy<'_> {
         if !is_alone {
             taken.push(cond.clone());
         }
-        self.out.done(line.at, line.text());
+        self.out.converted(line.at, line.text());
         if let (true, Some(RouteStep::Inner { steps: before, .. })) = (joins, steps.last_mut()) {
             before.push(RouteStep::Inner { cond: Cond::Always, steps: inner, group: None, ends: false });
             return;

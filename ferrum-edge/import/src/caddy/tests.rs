@@ -77,7 +77,7 @@ fn pages_for_errors_close_nothing() {
     for errors in ["file_server", "respond @a \"x\"", "respond 404", "reverse_proxy /x 10.0.0.1:1"] {
         let made = import(Format::Caddyfile, &site(errors)).expect("an import");
         assert_eq!(made.report.count(Conversion::Closed), 0, "{errors}");
-        assert_eq!(made.report.count(Conversion::Lost), 1, "{errors}");
+        assert_eq!(made.report.count(Conversion::NotConverted), 1, "{errors}");
         assert!(
             made.proxies.iter().any(|proxy| proxy.get("upstream_id").is_some() || proxy["backend_port"] == 1)
         );
@@ -99,7 +99,7 @@ fn fields_of_the_connection_are_left_out() {
     let made = import(Format::Caddyfile, site).expect("an import");
     assert_eq!(made.plugin_configs, Vec::<serde_json::Value>::new());
     assert_eq!(made.report.losses().count(), 0, "the gateway writes them itself");
-    assert_eq!(made.report.count(Conversion::Needless), 4);
+    assert_eq!(made.report.count(Conversion::NotNeeded), 4);
 }
 
 #[test]

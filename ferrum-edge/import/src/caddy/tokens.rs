@@ -260,7 +260,7 @@ impl Imports<'_, '_> {
                 }
                 // What it says may guard; see `UNREAD`.
                 Err(why) => {
-                    out.lost(line.at, line.text(), why, "run it where the file is");
+                    out.not_converted(line.at, line.text(), why, "run it where the file is");
                     made.push(CaddyLine { words: vec![super::UNREAD.to_owned(), what.clone()], ..line });
                 }
             }

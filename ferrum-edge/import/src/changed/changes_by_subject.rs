@@ -57,6 +57,9 @@ impl Changes {
     /// known.
     pub(crate) fn before(&self, cond: Cond) -> Option<Cond> {
         let Cond::Is(value) = &cond else { return Some(cond) };
+        if self.list.is_empty() {
+            return before_changes(cond, []);
+        }
         let mut subjects = Vec::new();
         subjects_of_condition(value, &mut subjects);
         let mut places: Vec<usize> = Vec::new();

@@ -22,7 +22,7 @@ settings! {
 
 impl RequestTermination {
     /// What answers for all that was closed.
-    pub(crate) fn closed() -> Self {
+    pub(crate) fn of_closed_route() -> Self {
         draft!(RequestTermination { status_code: 503, content_type: "text/plain", body: CLOSED })
     }
 }

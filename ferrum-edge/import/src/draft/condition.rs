@@ -10,6 +10,7 @@ pub(crate) trait Compared: Setting {}
 impl Compared for &str {}
 impl Compared for String {}
 impl Compared for Matcher {}
+impl Compared for &Matcher {}
 impl Compared for Value {}
 
 /// Conditions, in the making or as they are.
@@ -24,7 +25,7 @@ settings! {
     /// Which requests match: all of these.
     Match: "proxies/matches" {
         methods: Texts, path: Compared, hosts: Texts, scheme: Text, ports: Numbers, headers: Any, query: Any,
-        query_string: Compared, authority: Compared, cookies: Any, grpc: One<Grpc>, clients: Texts, tls: One<Tls>,
+        query_string: Compared, authority: Compared, cookies: Any, grpc: One<Grpc>, clients: Texts, addresses: Texts, tls: One<Tls>,
         consumers: Texts, groups: Texts, all: Conditions, any: Conditions, not: Any,
     }
     /// gRPC calls.
@@ -36,6 +37,30 @@ settings! {
 }
 
 impl Match {
+    /// A condition that is written already.
+    pub(crate) fn of_condition(condition: Value) -> Self {
+        match condition {
+            Value::Object(fields) => Self(fields),
+            _ => Self::default(),
+        }
+    }
+
+    /// Requests that match this and `facet`. Of a field that both have, that of `facet` comes under `all`.
+    pub(crate) fn with_facet(mut self, facet: &Self) -> Self {
+        for (key, value) in &facet.0 {
+            if !self.0.contains_key(key) {
+                self.0.insert(key.clone(), value.clone());
+                continue;
+            }
+            let one = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
+            match self.0.get_mut("all") {
+                Some(Value::Array(all)) => all.push(one),
+                _ => self.all([one]),
+            }
+        }
+        self
+    }
+
     /// Requests by one header.
     pub(crate) fn of_header(name: impl Into<String>, how: Matcher) -> Self {
         let by_name: Map<String, Value> = Map::from_iter([(name.into(), how.into())]);

@@ -5,7 +5,7 @@ use super::settings::{Amount, Any, Flag, List, Number, One, Text, Texts, setting
 settings! {
     /// Settings of the gateway.
     Gateway: "gateway" {
-        http3: Flag, host_fallthrough: Flag, tls: One<GatewayTls>, acme: One<Acme>,
+        http: Text, additional_http: Texts, https: Text, additional_https: Texts, dns_servers: Texts, redis: Any, http3: Flag, host_fallthrough: Flag, tls: One<GatewayTls>, acme: One<Acme>,
         client_timeouts: One<ClientTimeouts>, trusted_proxies: Texts, real_ip_header: Text, merge_slashes: Flag,
         access_log: One<AccessLog>, accept_proxy_protocol: Flag, underscores_in_headers: Text,
     }
@@ -34,7 +34,7 @@ settings! {
     /// Where access records go.
     Sink: "gateway/access_log/sinks" {
         name: Text, format: Text, template: Text, when: Any, proxies: Texts, stdout: One<LogStdout>, file: One<LogFile>,
-        http: One<LogHttp>, tcp: One<LogTcp>,
+        http: One<LogHttp>, tcp: One<LogTcp>, syslog: One<LogSyslog>,
     }
     /// The program's output.
     LogStdout: "gateway/access_log/sinks/stdout" {}
@@ -42,6 +42,8 @@ settings! {
     LogFile: "gateway/access_log/sinks/file" { path: Text, max_size: Amount, keep: Number }
     /// A server that they are posted to.
     LogHttp: "gateway/access_log/sinks/http" { url: Text, headers: Any, timeout: Amount }
+    /// A syslog server that they are sent to.
+    LogSyslog: "gateway/access_log/sinks/syslog" { address: Text, facility: Number, app_name: Text }
     /// A connection that they are written to.
     LogTcp: "gateway/access_log/sinks/tcp" { address: Text }
 }

@@ -7,7 +7,11 @@ use crate::text;
 
 /// How a text is compared: a path, a header, a query parameter, a cookie.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Matcher(Map<String, Value>);
+pub(crate) struct Matcher {
+    kind: &'static str,
+    value: Value,
+    ignores_case: Option<bool>,
+}
 
 /// What [`Matcher`] compares paths by, and other texts.
 pub(super) const COMPARED: &[Declared] = &[
@@ -19,8 +23,8 @@ pub(super) const COMPARED: &[Declared] = &[
 ];
 
 impl Matcher {
-    fn of(kind: &str, value: impl Into<Value>) -> Self {
-        Self(Map::from_iter([(kind.to_owned(), value.into())]))
+    fn of(kind: &'static str, value: impl Into<Value>) -> Self {
+        Self { kind, value: value.into(), ignores_case: None }
     }
 
     pub(crate) fn exact(text: impl Into<String>) -> Self {
@@ -59,9 +63,8 @@ impl Matcher {
     }
 
     /// Says also whether the case of letters counts.
-    pub(crate) fn ignore_case(mut self, ignores: bool) -> Self {
-        self.0.insert("ignore_case".to_owned(), ignores.into());
-        self
+    pub(crate) fn ignore_case(self, ignores: bool) -> Self {
+        Self { ignores_case: Some(ignores), ..self }
     }
 
     /// A regex that is looked for anywhere, as what a value contains; `None` where it is more than a plain text.
@@ -95,15 +98,19 @@ impl Matcher {
         text::is_regex(&whole).then(|| Self::regex(whole))
     }
 
+    /// Whether the case of letters does not count.
+    pub(crate) fn ignores_case(&self) -> bool {
+        self.ignores_case == Some(true)
+    }
+
     /// In which way it is compared, and with what.
-    pub(crate) fn kind(&self) -> Option<(&str, &Value)> {
-        let (kind, value) = self.0.iter().find(|(key, _)| *key != "ignore_case")?;
-        Some((kind, value))
+    pub(crate) fn kind(&self) -> (&str, &Value) {
+        (self.kind, &self.value)
     }
 
     /// What it is compared with, where it is compared in this way.
     pub(crate) fn get(&self, kind: &str) -> Option<&Value> {
-        self.0.get(kind)
+        (self.kind == kind).then_some(&self.value)
     }
 }
 
@@ -113,11 +120,28 @@ impl Setting for Matcher {
     }
 }
 
+impl Setting for &Matcher {
+    fn setting(self) -> Option<Value> {
+        Some(self.into())
+    }
+}
+
 impl Any for Matcher {}
 
 impl From<Matcher> for Value {
     fn from(how: Matcher) -> Self {
-        Self::Object(how.0)
+        let mut made = Map::with_capacity(1 + usize::from(how.ignores_case.is_some()));
+        made.insert(how.kind.to_owned(), how.value);
+        if let Some(ignores) = how.ignores_case {
+            made.insert("ignore_case".to_owned(), ignores.into());
+        }
+        Self::Object(made)
+    }
+}
+
+impl From<&Matcher> for Value {
+    fn from(how: &Matcher) -> Self {
+        how.clone().into()
     }
 }
 

@@ -147,6 +147,9 @@ pub(crate) trait Settings:
 {
     /// Where it is in the schema: the section of the document or the name of the plugin, and the keys that lead to it.
     const PLACE: &'static str;
+
+    /// Settings with room for so many fields.
+    fn with_capacity(fields: usize) -> Self;
 }
 
 /// Sets a field of an object.
@@ -174,6 +177,10 @@ macro_rules! settings {
 
             impl $crate::draft::settings::Settings for $name {
                 const PLACE: &'static str = $place;
+
+                fn with_capacity(fields: usize) -> Self {
+                    Self(serde_json::Map::with_capacity(fields))
+                }
             }
 
             impl $crate::draft::settings::Setting for $name {
@@ -230,7 +237,8 @@ macro_rules! settings {
 macro_rules! draft {
     ($name:ident {}) => { $name::default() };
     ($name:ident { $($field:ident $(: $value:expr)?),+ $(,)? }) => {{
-        let mut made = $name::default();
+        let fields = [$(stringify!($field)),+].len();
+        let mut made = <$name as $crate::draft::Settings>::with_capacity(fields);
         $(draft!(@set made $field $($value)?);)+
         made
     }};

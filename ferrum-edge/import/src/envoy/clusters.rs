@@ -16,7 +16,7 @@ impl Envoy<'_> {
         let made = match self.clusters.get(name).cloned() {
             Some(cluster) => self.make_cluster(name, &cluster),
             None => {
-                self.out.lost(
+                self.out.not_converted(
                     at,
                     format_args!("cluster {name}"),
                     "there is none of this name; it answers 503",
@@ -35,7 +35,7 @@ impl Envoy<'_> {
         let mut targets = self.endpoints(&what, cluster);
         if targets.is_empty() {
             let why = "it has no static endpoints; it answers 503";
-            self.out.lost(cluster.at, what, why, "name them in load_assignment");
+            self.out.not_converted(cluster.at, what, why, "name them in load_assignment");
             return None;
         }
         let mut settings = Proxy::default();
@@ -55,7 +55,7 @@ impl Envoy<'_> {
         let health_checks = Some(checks(cluster)).filter(|checks| !checks.is_empty());
         let made = draft!(Upstream { id: &id, targets, algorithm, health_checks, queue });
         self.out.upstreams.push(made.into());
-        self.out.done(cluster.at, what);
+        self.out.converted(cluster.at, what);
         Some(Backend { to: To::Upstream { id, is_tls: socket.is_some() }, settings })
     }
 
@@ -69,7 +69,7 @@ impl Envoy<'_> {
         }
         for key in ["dns_refresh_rate", "respect_dns_ttl", "dns_failure_refresh_rate", "dns_jitter"] {
             if let Some(node) = cluster.get(key) {
-                self.out.needless(
+                self.out.not_needed(
                     node.at,
                     format_args!("{what}: {key}"),
                     "records are kept for their time to live",
@@ -97,7 +97,7 @@ impl Envoy<'_> {
             let priority = locality.get("priority").and_then(Node::uint).unwrap_or(0);
             for endpoint in locality.each("lb_endpoints") {
                 let Some((host, port)) = endpoint.path(&["endpoint", "address"]).and_then(place) else {
-                    self.out.lost(
+                    self.out.not_converted(
                         endpoint.at,
                         what,
                         "an endpoint is neither a host with a port nor a socket",

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::routes::here;
 use super::{Envoy, Listener};
-use crate::draft::{Match, Matcher, Route, To, draft, with_facet};
+use crate::draft::{Match, Matcher, Route, To, draft};
 use crate::text;
 use crate::tree::Node;
 
@@ -32,8 +32,11 @@ impl Envoy<'_> {
                     made.extend(of_port(domain, lift, &all, listener));
                 }
             } else if rest.contains('*') {
-                for mut closed in self.closed_domain(what, host, name, &all, listener) {
-                    closed.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
+                for mut closed in self.close_domain(what, host, name, &all, listener) {
+                    closed
+                        .matches
+                        .iter_mut()
+                        .for_each(|one| *one = here(std::mem::take(one), names, listener));
                     self.out.route(closed);
                 }
             } else if has_number(domain) && !known.contains(name) {
@@ -57,7 +60,7 @@ impl Envoy<'_> {
     }
 
     /// Closes hosts that no name of ours means: they would go to a virtual host for others, without what guards them.
-    fn closed_domain(
+    fn close_domain(
         &mut self,
         what: &str,
         host: &Node,
@@ -71,17 +74,17 @@ impl Envoy<'_> {
         let is_own = covering.first().is_some_and(|name| all.iter().any(|it| without_port(it) == *name));
         let is_any = takes_any(all);
         if is_own || is_any && covering.is_empty() {
-            self.out.needless(host.at, place, "the virtual host takes all others, and these with them");
+            self.out.not_needed(host.at, place, "the virtual host takes all others, and these with them");
             return Vec::new();
         }
         let why = "only names and `*.` in front of one are known; its requests are closed";
-        if !self.out.guard(host.at, place, why, "write the names out") {
+        if !self.out.guard_not_converted(host.at, place, why, "write the names out") {
             return Vec::new();
         }
         let pieces: Vec<String> = domain.split('*').map(text::literal).collect();
         let regex = format!("(?i){}(?::[0-9]+)?", pieces.join("[^:]+"));
         let mut route = Route::new(format!("closed-{domain}"), To::Closed);
-        route.matches.push(draft!(Match { path: "/", authority: Matcher::regex(regex) }).into());
+        route.matches.push(draft!(Match { path: "/", authority: Matcher::regex(regex) }));
         // Several of them may mean the same host, and the gateway refuses ties.
         route.priority = Some(CLOSED + i64::try_from(self.out.proxies.len()).unwrap_or_default());
         let mut made = Vec::new();
@@ -156,9 +159,10 @@ impl Facet {
     pub(super) fn put(&self, route: &mut Route, names: &[String], listener: &Listener) {
         route.hosts.clone_from(&self.hosts);
         for one in &mut route.matches {
-            *one = here(one.take(), names, listener);
+            *one = here(std::mem::take(one), names, listener);
             if let Some(authority) = &self.authority {
-                *one = with_facet(one.take(), &draft!(Match { authority: Matcher::regex(authority) }).into());
+                *one =
+                    std::mem::take(one).with_facet(&draft!(Match { authority: Matcher::regex(authority) }));
             }
         }
         route.priority = route.priority.map(|priority| priority + self.lift);

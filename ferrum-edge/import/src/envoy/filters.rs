@@ -58,29 +58,29 @@ impl Envoy<'_> {
             let what = format!("{what}: {kind}");
             let settings = config(filter);
             match kind.as_str() {
-                "Router" | "router" => self.out.done(filter.at, what),
+                "Router" | "router" => self.out.converted(filter.at, what),
                 "GrpcWeb" | "grpc_web" => {
                     made.plugins.push(Plug::of(GrpcWeb::default()));
-                    self.out.done(filter.at, what);
+                    self.out.converted(filter.at, what);
                 }
                 "Compressor" | "compressor" => {
                     made.plugins.push(Plug::of(draft!(Compression { algorithms: ["gzip"] })));
-                    self.out.done(filter.at, what);
+                    self.out.converted(filter.at, what);
                 }
                 "LocalRateLimit" | "local_ratelimit" => self.rate(&what, filter, settings, made),
                 "ExtAuthz" | "ext_authz" => self.ext_authz(&what, filter, settings, made),
                 "JwtAuthentication" | "jwt_authn" => self.jwt(&what, filter, settings, made),
                 "RBAC" | "rbac" => self.rbac(&what, filter, settings, made),
                 "Cors" | "CorsPolicy" | "cors" => {
-                    self.out.needless(filter.at, what, "the policies are at the routes")
+                    self.out.not_needed(filter.at, what, "the policies are at the routes")
                 }
                 "Buffer" | "buffer" => {
                     match settings.get("max_request_bytes").and_then(Node::uint).filter(|it| *it > 0) {
                         Some(bytes) => {
                             made.plugins.push(Plug::of(draft!(RequestSizeLimiting { max_size: bytes })));
-                            self.out.done(filter.at, what);
+                            self.out.converted(filter.at, what);
                         }
-                        None => self.out.lost(filter.at, what, "it has no size", ""),
+                        None => self.out.not_converted(filter.at, what, "it has no size", ""),
                     }
                 }
                 "HealthCheck"
@@ -98,11 +98,20 @@ impl Envoy<'_> {
                 | "BandwidthLimit"
                 | "RateLimit"
                 | "ratelimit" => {
-                    self.out.lost(filter.at, what, "it is not translated", "see `ferrum-edge plugins`");
+                    self.out.not_converted(
+                        filter.at,
+                        what,
+                        "it is not translated",
+                        "see `ferrum-edge plugins`",
+                    );
                 }
                 _ => {
-                    made.is_closed |=
-                        self.out.guard(filter.at, what, "this filter may guard, and is not translated", TODO)
+                    made.is_closed |= self.out.guard_not_converted(
+                        filter.at,
+                        what,
+                        "this filter may guard, and is not translated",
+                        TODO,
+                    )
                 }
             }
         }
@@ -127,7 +136,12 @@ impl Envoy<'_> {
                 })));
                 self.out.partial(filter.at, what, "the limit is for each proxy", "");
             }
-            _ => self.out.lost(filter.at, what, "its bucket is not known", "use the plugin `rate_limiting`"),
+            _ => self.out.not_converted(
+                filter.at,
+                what,
+                "its bucket is not known",
+                "use the plugin `rate_limiting`",
+            ),
         }
     }
 
@@ -144,7 +158,8 @@ impl Envoy<'_> {
         let lets_in = settings.get("failure_mode_allow").and_then(Node::bool) == Some(true);
         let Some(uri) = uri else {
             let why = "only an HTTP service with a URL, or a gRPC service of a cluster, can be translated";
-            made.is_closed |= self.out.guard(filter.at, what, why, "use the plugin `forward_auth`");
+            made.is_closed |=
+                self.out.guard_not_converted(filter.at, what, why, "use the plugin `forward_auth`");
             return;
         };
         let prefix = service.and_then(|it| it.text_of("path_prefix")).unwrap_or_default();
@@ -171,7 +186,7 @@ impl Envoy<'_> {
         }
         authz_body(settings, &mut config);
         made.plugins.push(Plug::of(config));
-        self.out.done(filter.at, what);
+        self.out.converted(filter.at, what);
     }
 
     /// The URL of a server that is asked: Envoy goes to its cluster, and takes only the name from the URL.
@@ -212,7 +227,8 @@ impl Envoy<'_> {
             (&cluster, endpoint, matches!(version, None | Some("V3")))
         else {
             let why = "its cluster has no static endpoint, or it speaks an older version than V3";
-            made.is_closed |= self.out.guard(filter.at, what, why, "use the plugin `forward_auth`");
+            made.is_closed |=
+                self.out.guard_not_converted(filter.at, what, why, "use the plugin `forward_auth`");
             return;
         };
         let scheme = if cluster.get("transport_socket").is_some() { "https" } else { "http" };
@@ -233,7 +249,7 @@ impl Envoy<'_> {
         if cluster.path(&["load_assignment", "endpoints"]).map_or(0, |it| it.items().len()) > 1 {
             self.out.partial(filter.at, what, "the first endpoint of its cluster is asked", "");
         } else {
-            self.out.done(filter.at, what);
+            self.out.converted(filter.at, what);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::text;
 use crate::tree::Node;
 
 /// Keys of a route's action that change no target and no path, and have no counterpart.
-const LOST: &[&str] =
+const NOT_CONVERTED: &[&str] =
     &["hash_policy", "request_mirror_policies", "rate_limits", "max_stream_duration", "upgrade_configs"];
 
 /// What a route to targets becomes.
@@ -37,16 +37,16 @@ impl Envoy<'_> {
         let what = format!("{what}: hedge_policy");
         for key in ["initial_requests", "additional_request_chance"] {
             if let Some(node) = hedge.get(key) {
-                self.out.needless(node.at, format_args!("{what}.{key}"), "Envoy does nothing with it");
+                self.out.not_needed(node.at, format_args!("{what}.{key}"), "Envoy does nothing with it");
             }
         }
         if hedge.get("hedge_on_per_try_timeout").and_then(Node::bool) != Some(true) {
-            self.out.needless(hedge.at, what, "nothing is hedged");
+            self.out.not_needed(hedge.at, what, "nothing is hedged");
             return None;
         }
         let time = retry.and_then(|it| it.text_of("per_try_timeout")).and_then(|it| text::millis(it, 1000));
         let Some(delay) = time.filter(|delay| *delay > 0) else {
-            self.out.needless(hedge.at, what, "without `per_try_timeout` nothing is hedged");
+            self.out.not_needed(hedge.at, what, "without `per_try_timeout` nothing is hedged");
             return None;
         };
         let most = retry.and_then(|it| wrapped(it, "num_retries")).unwrap_or(1);
@@ -69,14 +69,19 @@ impl Envoy<'_> {
         made: &mut Forwarding,
     ) -> Option<To> {
         let Some(action) = route.get("route") else {
-            self.out.lost(route.at, what, "what it does is not known; it answers 503", "");
+            self.out.not_converted(route.at, what, "what it does is not known; it answers 503", "");
             return None;
         };
         let mut backend = match (action.text_of("cluster"), action.get("weighted_clusters")) {
             (Some(name), _) => self.cluster(name, action.at)?,
             (None, Some(weighted)) => self.weighted(what, weighted, made)?,
             (None, None) => {
-                self.out.lost(action.at, what, "its cluster is not known beforehand; it answers 503", "");
+                self.out.not_converted(
+                    action.at,
+                    what,
+                    "its cluster is not known beforehand; it answers 503",
+                    "",
+                );
                 return None;
             }
         };
@@ -107,10 +112,10 @@ impl Envoy<'_> {
         if !rewrite.is_empty() {
             made.plugins.push(Plug::of(rewrite));
         }
-        for key in LOST {
+        for key in NOT_CONVERTED {
             if let Some(node) = action.get(key) {
                 let what = format!("{what}: {key}");
-                self.out.lost(node.at, what, "it is not translated", "see `ferrum-edge plugins`");
+                self.out.not_converted(node.at, what, "it is not translated", "see `ferrum-edge plugins`");
             }
         }
         Some(backend.to)
@@ -126,7 +131,7 @@ impl Envoy<'_> {
                 if let Some(node) = part.get(key).filter(|it| !it.is_empty()) {
                     let what = format!("{what}: weighted_clusters: {name}: {key}");
                     let why = "settings of filters for one cluster are not translated";
-                    if self.out.guard(node.at, what, why, super::filters::TODO) {
+                    if self.out.guard_not_converted(node.at, what, why, super::filters::TODO) {
                         return None;
                     }
                 }
@@ -142,7 +147,7 @@ impl Envoy<'_> {
             let To::Upstream { id, .. } = &backend.to else { return None };
             if backend.settings != first.settings || is_tls(&backend.to) != is_tls(&first.to) {
                 let why = "clusters that are asked in different ways can't share one route; it answers 503";
-                self.out.lost(
+                self.out.not_converted(
                     weighted.at,
                     format_args!("{what}: weighted_clusters"),
                     why,
@@ -176,7 +181,7 @@ impl Envoy<'_> {
                 regex.path(&["pattern", "regex"]).and_then(Node::str).zip(regex.text_of("substitution"));
             let Some((from, to)) = pair.filter(|(regex, _)| text::is_regex(regex)) else {
                 let why = "this rewrite can't be translated";
-                self.out.closed(regex.at, what, why, "use the plugin `rewrite`");
+                self.out.route_closed(regex.at, what, why, "use the plugin `rewrite`");
                 return None;
             };
             let to = (0..10)
@@ -202,7 +207,7 @@ impl Envoy<'_> {
         let (requests, connections) = (said("max_requests"), said("max_connections"));
         if requests.is_none() && connections.is_none() {
             let why = "of its limits, `max_requests` and `max_connections` have counterparts";
-            self.out.lost(limits.at, what, why, "set them at the targets");
+            self.out.not_converted(limits.at, what, why, "set them at the targets");
             return None;
         }
         let count = u64::try_from(targets.len()).unwrap_or(1).max(1);

@@ -16,11 +16,12 @@ impl Envoy<'_> {
         let Some(plugs) = plugs(settings) else {
             let why = "of its rules, those that ask for tokens of one or any of several issuers, with `remote_jwks` and in \
                        `Authorization`, can be translated";
-            made.is_closed |= self.out.guard(filter.at, what, why, "use the plugin `jwks_auth` with `when`");
+            made.is_closed |=
+                self.out.guard_not_converted(filter.at, what, why, "use the plugin `jwks_auth` with `when`");
             return;
         };
         made.plugins.extend(plugs);
-        self.out.done(filter.at, what);
+        self.out.converted(filter.at, what);
     }
 }
 

@@ -137,7 +137,7 @@ pub(super) fn header_matched(header: &Node) -> Option<Cond> {
 
 /// Whether an empty text is what is asked for.
 fn fits_empty(how: &Matcher) -> Option<bool> {
-    let (kind, text) = how.kind()?;
+    let (kind, text) = how.kind();
     let text = text.as_str()?;
     Some(match kind {
         "regex" => regex::Regex::new(&format!("^(?:{text})$")).ok()?.is_match(""),

@@ -2,7 +2,7 @@
 
 use super::filters::TODO;
 use super::{Envoy, Listener};
-use crate::draft::{Cors, Plug, set};
+use crate::draft::{Cors, Plug};
 use crate::tree::Node;
 
 /// What holds for one route.
@@ -59,15 +59,15 @@ impl Envoy<'_> {
             "CorsPolicy" => made.cors = self.policy(what, config),
             "LocalRateLimit" | "HTTPFault" | "BufferPerRoute" | "CompressorPerRoute" => {
                 let why = "the settings for all routes are used";
-                return self.out.lost(config.at, what, why, "see `ferrum-edge plugins`");
+                return self.out.not_converted(config.at, what, why, "see `ferrum-edge plugins`");
             }
             _ => {
                 let why = "settings of this filter for one host or route are not translated";
-                made.is_closed |= self.out.guard(config.at, what, why, TODO);
+                made.is_closed |= self.out.guard_not_converted(config.at, what, why, TODO);
                 return;
             }
         }
-        self.out.done(config.at, what);
+        self.out.converted(config.at, what);
     }
 
     /// A policy for pages of other origins; none where its origins can't be said here.
@@ -86,27 +86,24 @@ impl Envoy<'_> {
             origins.filter(|all| !(all.is_empty() || credentials && all.iter().any(|it| it == "*")))
         else {
             let why = "origins by pattern, or every origin with credentials, are not known";
-            self.out.lost(policy.at, what, why, "use the plugin `cors`");
+            self.out.not_converted(policy.at, what, why, "use the plugin `cors`");
             return None;
         };
         let mut config = Cors::default();
         config.allowed_origins(origins);
         config.allow_credentials(credentials);
-        for (theirs, ours) in [
-            ("allow_methods", "allowed_methods"),
-            ("allow_headers", "allowed_headers"),
-            ("expose_headers", "exposed_headers"),
-        ] {
-            let said = policy.text_of(theirs).unwrap_or_default();
-            let list: Vec<&str> = said.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
-            if !list.is_empty() {
-                set(&mut config, ours, list);
-            }
-        }
+        let list = |key: &str| {
+            let words = policy.text_of(key).unwrap_or_default().split(',').map(str::trim);
+            let words: Vec<&str> = words.filter(|it| !it.is_empty()).collect();
+            (!words.is_empty()).then_some(words)
+        };
+        config.allowed_methods(list("allow_methods"));
+        config.allowed_headers(list("allow_headers"));
+        config.exposed_headers(list("expose_headers"));
         if let Some(age) = policy.get("max_age").and_then(Node::plain).and_then(|it| it.parse::<u64>().ok()) {
             config.max_age(age);
         }
-        self.out.done(policy.at, what);
+        self.out.converted(policy.at, what);
         Some(Plug::of(config))
     }
 }

@@ -15,24 +15,28 @@ impl Envoy<'_> {
         let Some(rules) = settings.get("rules") else {
             if settings.has("matcher") || !filter.has("typed_config") {
                 let why = "it has no rules that are known here";
-                made.is_closed |= self.out.guard(filter.at, what, why, super::filters::TODO);
+                made.is_closed |= self.out.guard_not_converted(filter.at, what, why, super::filters::TODO);
             } else {
-                self.out.needless(filter.at, what, "it has no rules that are enforced");
+                self.out.not_needed(filter.at, what, "it has no rules that are enforced");
             }
             return;
         };
         if !self.knows_clients && mentions(rules, "remote_ip") {
             let why = "clients' addresses come from `X-Forwarded-For` where `use_remote_address` is not set";
-            made.is_closed |=
-                self.out.guard(filter.at, what, why, "set gateway.trusted_proxies, and use `when`");
+            made.is_closed |= self.out.guard_not_converted(
+                filter.at,
+                what,
+                why,
+                "set gateway.trusted_proxies, and use `when`",
+            );
             return rules.see_all();
         }
         let Some(refused) = refused(rules) else {
             let why = "its policies ask for something that is not known here";
-            made.is_closed |= self.out.guard(filter.at, what, why, super::filters::TODO);
+            made.is_closed |= self.out.guard_not_converted(filter.at, what, why, super::filters::TODO);
             return;
         };
-        self.out.done(filter.at, what);
+        self.out.converted(filter.at, what);
         let config = draft!(RequestTermination {
             status_code: 403,
             content_type: "text/plain",
@@ -126,8 +130,8 @@ fn common(key: &str, value: &Node) -> Option<Cond> {
         "header" => header_matched(value),
         "url_path" => {
             let how = string_matched(value.get("path")?)?;
-            let ignores = how.get("ignore_case").is_some();
-            let (kind, text) = how.kind()?;
+            let ignores = how.ignores_case();
+            let (kind, text) = how.kind();
             let text = text.as_str()?;
             let literal = text::literal(text);
             let regex = match kind {
@@ -141,5 +145,23 @@ fn common(key: &str, value: &Node) -> Option<Cond> {
             Some(Cond::path_is(Matcher::regex(format!("{}{regex}", if ignores { "(?i)" } else { "" }))))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common;
+    use crate::cond::Cond;
+    use crate::draft::Matcher;
+    use crate::tree;
+
+    #[test]
+    fn paths_ignore_case_where_they_say_so() {
+        for (path, regex) in
+            [("{prefix: /Admin, ignore_case: true}", "(?i)/Admin.*"), ("{prefix: /Admin}", "/Admin.*")]
+        {
+            let node = tree::one("f", 0, &format!("path: {path}")).expect("a document");
+            assert_eq!(common("url_path", &node), Some(Cond::path_is(Matcher::regex(regex))), "{path}");
+        }
     }
 }

@@ -1,13 +1,11 @@
 //! Envoy's virtual hosts and routes: in each host the first route that fits has a request.
 
-use serde_json::Value;
-
 use super::forwarding::Forwarding;
 use super::matching::matched;
 use super::per_route::OfRoute;
 use super::{Envoy, Listener};
 use crate::cond::Cond;
-use crate::draft::{HeaderRule, Match, Matcher, Plug, Redirect, Route, Tls, To, draft, with_facet};
+use crate::draft::{HeaderRule, Match, Matcher, Plug, Redirect, Route, Tls, To, draft};
 use crate::tree::Node;
 
 const TODO: &str = "write it with `matches`, then remove `request_termination`";
@@ -17,7 +15,7 @@ impl Envoy<'_> {
     pub(super) fn manager(&mut self, what: &str, manager: &Node, names: &[String], mut listener: Listener) {
         self.http_filters(what, manager, &mut listener);
         let Some(config) = manager.get("route_config") else {
-            self.out.lost(
+            self.out.not_converted(
                 manager.at,
                 format_args!("{what}: rds"),
                 "what an xDS server says is not known here",
@@ -29,7 +27,7 @@ impl Envoy<'_> {
             if let Some(node) = config.get(key).filter(|it| !it.is_empty()) {
                 let what = format!("{what}: {key}");
                 let why = "settings of filters for one set of routes are not translated";
-                listener.is_closed |= self.out.guard(node.at, what, why, TODO);
+                listener.is_closed |= self.out.guard_not_converted(node.at, what, why, TODO);
             }
         }
         // What it says of headers holds for all its hosts.
@@ -80,7 +78,7 @@ impl Envoy<'_> {
             for facet in &facets {
                 let answer = To::Answer(404, "text/plain".to_owned(), String::new());
                 let mut rest = Route::new(format!("{called}-rest"), answer);
-                rest.matches.push(draft!(Match { path: Matcher::prefix("/") }).into());
+                rest.matches.push(draft!(Match { path: Matcher::prefix("/") }));
                 rest.priority = Some(0);
                 facet.put(&mut rest, names, listener);
                 self.out.route(rest);
@@ -101,19 +99,19 @@ impl Envoy<'_> {
         let what = format!("{what}, route {}", route.text_of("name").unwrap_or("without a name"));
         let matched = route.get("match").and_then(matched);
         let Some((path, cond)) = matched else {
-            let closes = self.out.guard(
+            let closes = self.out.guard_not_converted(
                 route.at,
                 &what,
                 "what it matches can't be translated; all that comes after it is closed",
                 TODO,
             );
             let mut made = Route::new(format!("{called}-closed"), To::Closed);
-            made.matches.push(draft!(Match { path: "/" }).into());
+            made.matches.push(draft!(Match { path: "/" }));
             return (!closes, closes.then_some(made));
         };
         if cond == Cond::Never {
             route.see_all();
-            self.out.needless(route.at, what, "it takes no requests");
+            self.out.not_needed(route.at, what, "it takes no requests");
             return (true, None);
         }
         let of_route = self.of_route(&what, route, of_host, listener);
@@ -135,7 +133,7 @@ impl Envoy<'_> {
             match redirected(redirect) {
                 Some(config) => To::Redirect(config),
                 None => {
-                    self.out.closed(
+                    self.out.route_closed(
                         redirect.at,
                         &what,
                         "this redirect can't be translated",
@@ -156,10 +154,10 @@ impl Envoy<'_> {
         }
         forwarding.plugins.extend(listener.last.iter().cloned());
         let mut made = Route::new(called, to);
-        made.matches.push(cond.with_path(&path.into()));
-        made.settings = forwarding.settings.into();
+        made.matches.push(cond.with_path(path));
+        made.settings = forwarding.settings;
         made.plugins = forwarding.plugins;
-        self.out.done(route.at, what);
+        self.out.converted(route.at, what);
         (true, Some(made))
     }
 
@@ -185,7 +183,7 @@ impl Envoy<'_> {
                     rules.push(draft!(HeaderRule { operation: "remove", target: "header", key: name }));
                 }
                 let Some((name, value)) = pair.filter(|(_, value)| !value.contains('%')) else {
-                    self.out.lost(
+                    self.out.not_converted(
                         header.at,
                         format_args!("{what}: {side}_headers_to_add"),
                         "values with `%…%` have no counterpart",
@@ -214,16 +212,15 @@ impl Envoy<'_> {
 }
 
 /// A match for a listener, and for the names that its filter chain is for.
-pub(super) fn here(one: Value, names: &[String], listener: &Listener) -> Value {
-    let mut one = with_facet(one, &listener.facet);
+pub(super) fn here(one: Match, names: &[String], listener: &Listener) -> Match {
+    let mut one = one.with_facet(&listener.facet);
     if !names.is_empty() {
-        one["tls"] = draft!(Tls { server_names: names }).into();
+        one.tls(draft!(Tls { server_names: names }));
     }
     if !listener.others.is_empty() {
         let not =
-            draft!(Match { not: draft!(Match { tls: draft!(Tls { server_names: &listener.others }) }) })
-                .into();
-        one = with_facet(one, &not);
+            draft!(Match { not: draft!(Match { tls: draft!(Tls { server_names: &listener.others }) }) });
+        one = one.with_facet(&not);
     }
     one
 }
@@ -232,14 +229,14 @@ pub(super) fn here(one: Value, names: &[String], listener: &Listener) -> Value {
 fn redirect_to_https(called: &str) -> Route {
     let location = "https://${request.host}${request.target}";
     let redirect = draft!(Redirect { status_code: 301, location, query: "drop" });
-    let mut route = Route::new(format!("{called}-to-https"), To::Redirect(redirect.into()));
-    route.matches.push(draft!(Match { path: "/", scheme: "http" }).into());
+    let mut route = Route::new(format!("{called}-to-https"), To::Redirect(redirect));
+    route.matches.push(draft!(Match { path: "/", scheme: "http" }));
     route.priority = Some(1_000_000);
     route
 }
 
 /// `redirect:` of a route as settings of the plugin.
-fn redirected(node: &Node) -> Option<Value> {
+fn redirected(node: &Node) -> Option<Redirect> {
     let status = match node.text_of("response_code") {
         None | Some("MOVED_PERMANENTLY") => 301,
         Some("FOUND") => 302,
@@ -270,8 +267,9 @@ fn redirected(node: &Node) -> Option<Value> {
     let path = node.text_of("path_redirect");
     let target = path.unwrap_or("${request.path}");
     let query = if drops || path.is_some_and(|it| it.contains('?')) { "drop" } else { "keep" };
-    Some(
-        draft!(Redirect { status_code: status, location: format!("{scheme}://{host}{port}{target}"), query })
-            .into(),
-    )
+    Some(draft!(Redirect {
+        status_code: status,
+        location: format!("{scheme}://{host}{port}{target}"),
+        query
+    }))
 }

@@ -29,8 +29,8 @@ pub(super) enum Term {
     Auth(String, Option<String>),
     /// More requests than these in a stick-table's time.
     Rate(Rate),
-    /// Something that is not known here.
-    Unknown(Why),
+    /// Something that is not converted.
+    NotConverted(Why),
 }
 
 impl Term {
@@ -40,7 +40,7 @@ impl Term {
     }
 }
 
-const UNKNOWN: Term = Term::Unknown(Why::Untranslated);
+const NOT_CONVERTED: Term = Term::NotConverted(Why::NotConverted);
 
 /// A condition: the ways in which it holds, each with all that has to hold then, or (false) not to.
 pub(super) type Ways = Vec<Vec<(bool, Term)>>;
@@ -60,7 +60,7 @@ impl Acls {
     pub(super) fn add(&mut self, line: &HaproxyLine, reader: &mut IncludeReader<'_>) {
         let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
         let Some((name, rest)) = words.split_first() else { return };
-        let term = line.lacks().map_or_else(|| self.asked(rest, reader), Term::Unknown);
+        let term = line.lacks().map_or_else(|| self.asked(rest, reader), Term::NotConverted);
         self.named.entry((*name).to_owned()).or_default().push(term);
     }
 
@@ -75,11 +75,14 @@ impl Acls {
 
     /// What a condition asks of the request as rules before left it, by what the client sent.
     fn before(&self, cond: Cond) -> Term {
+        if self.changes.is_empty() {
+            return self.changes.before(cond).map_or(NOT_CONVERTED, Term::Asks);
+        }
         if let Some(cond) = self.changes.before(cond.clone()) {
             return Term::Asks(cond);
         }
         let rule = self.changes.iter().rev().find(|change| change.concerns(&cond));
-        Term::Unknown(rule.map_or(Why::Untranslated, |change| Why::Changed(change.by.clone())))
+        Term::NotConverted(rule.map_or(Why::NotConverted, |change| Why::Changed(change.by.clone())))
     }
 
     /// The ways in which `if …` or `unless …` hold, by what the client sent.
@@ -88,13 +91,13 @@ impl Acls {
         let mut ways = self.ways(rest, reader);
         for (_, term) in ways.iter_mut().flatten() {
             if let Term::Asks(cond) = term {
-                *term = self.before(cond.clone());
+                *term = self.before(std::mem::replace(cond, Cond::Always));
             }
         }
         match first.as_str() {
             "if" => ways,
             "unless" => negate(&ways),
-            _ => vec![vec![(true, UNKNOWN)]],
+            _ => vec![vec![(true, NOT_CONVERTED)]],
         }
     }
 
@@ -134,6 +137,10 @@ impl Acls {
             };
             // All alternatives of a name fail, or any of them holds.
             let mut next: Ways = Vec::new();
+            if let ([way], [term]) = (ways.as_mut_slice(), terms.as_slice()) {
+                way.push((holds, term.clone()));
+                next.append(&mut ways);
+            }
             for way in &ways {
                 if holds {
                     next.extend(
@@ -147,7 +154,7 @@ impl Acls {
             }
             ways = next;
             if ways.len() + alternatives.len() > MAX_WAYS {
-                return vec![vec![(true, UNKNOWN)]];
+                return vec![vec![(true, NOT_CONVERTED)]];
             }
         }
         alternatives.extend(ways);
@@ -171,18 +178,18 @@ impl Acls {
             "METH_OPTIONS" => methods(&["OPTIONS"]),
             "METH_CONNECT" => methods(&["CONNECT"]),
             "METH_TRACE" => methods(&["TRACE"]),
-            _ => vec![UNKNOWN],
+            _ => vec![NOT_CONVERTED],
         }
     }
 
     /// `FETCH [FLAGS] VALUES`.
     fn asked(&self, words: &[&str], reader: &mut IncludeReader<'_>) -> Term {
-        let Some((fetch, rest)) = words.split_first() else { return UNKNOWN };
+        let Some((fetch, rest)) = words.split_first() else { return NOT_CONVERTED };
         let parts = split(fetch);
         if parts.last().is_some_and(|last| last.starts_with("map")) {
-            return maps::asks(fetch, rest, reader, compared).map_or(UNKNOWN, Term::Asks);
+            return maps::asks(fetch, rest, reader, compared).map_or(NOT_CONVERTED, Term::Asks);
         }
-        let Some(mut test) = Test::read(rest, reader) else { return UNKNOWN };
+        let Some(mut test) = Test::read(rest, reader) else { return NOT_CONVERTED };
         let mut converters = parts.iter().map(String::as_str);
         let fetch = converters.next().unwrap_or_default();
         // What is made of a sample is a text like any other: `path_beg,lower` compares the whole of it.
@@ -195,7 +202,7 @@ impl Acls {
                 // Lower case of it is looked at.
                 "lower" | "upper" => test.ignores_case = true,
                 converter if cuts_port(converter) => test.cuts_port = true,
-                _ => return UNKNOWN,
+                _ => return NOT_CONVERTED,
             }
         }
         let (name, argument) = match fetch.split_once('(') {
@@ -206,11 +213,11 @@ impl Acls {
             "http_auth" => return Term::Auth(argument.to_owned(), None),
             "http_auth_group" => return Term::Auth(argument.to_owned(), test.values.first().cloned()),
             name if name.ends_with("http_req_rate") => {
-                return Rate::read(name, argument, &test.values).map_or(UNKNOWN, Term::Rate);
+                return Rate::read(name, argument, &test.values).map_or(NOT_CONVERTED, Term::Rate);
             }
             _ => {}
         }
-        test.of(name, argument).map_or(UNKNOWN, Term::Asks)
+        test.of(name, argument).map_or(NOT_CONVERTED, Term::Asks)
     }
 }
 
@@ -228,7 +235,7 @@ fn negate(ways: &Ways) -> Ways {
         }
         made = next;
         if made.len() > MAX_WAYS {
-            return vec![vec![(true, UNKNOWN)]];
+            return vec![vec![(true, NOT_CONVERTED)]];
         }
     }
     made

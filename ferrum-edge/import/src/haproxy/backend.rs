@@ -8,7 +8,6 @@ use super::sections::{HaproxyLine, Section};
 use crate::cond::Cond;
 use crate::draft::{
     Compression, Cookie, HealthChecks, Plug, Proxy, Retry, Sticky, Target, To, Upstream, draft, is_service,
-    set_read_timeout,
 };
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
@@ -29,7 +28,7 @@ impl Haproxy<'_, '_> {
         let mut steps = self.rules(section, &mut acls);
         if crate::steps::ends(&steps) {
             // Its rules answer every request.
-            self.known(section);
+            self.report_other_lines(section);
             return steps;
         }
         let mut ending = match self.servers(section) {
@@ -46,7 +45,7 @@ impl Haproxy<'_, '_> {
         ending.settings.preserve_host_header(true);
         ending.settings.strip_listen_path(false);
         steps.push(RouteStep::End(Cond::Always, ending));
-        self.known(section);
+        self.report_other_lines(section);
         steps
     }
 
@@ -70,7 +69,7 @@ impl Haproxy<'_, '_> {
         for line in section.lines.iter().filter(|line| matches!(line.name(), "server" | "server-template")) {
             if let Some(why) = line.lacks().or_else(|| lacking.clone()) {
                 let why = format!("{why}; it is left out");
-                self.out.lost(line.at, line.text(), why, "write the value into the file");
+                self.out.not_converted(line.at, line.text(), why, "write the value into the file");
                 continue;
             }
             let mut words: Vec<String> = defaults.clone();
@@ -92,7 +91,7 @@ impl Haproxy<'_, '_> {
         }
         if targets.is_empty() {
             let why = "it has no servers that could be translated; it answers 503";
-            self.out.lost(section.at, &place, why, "");
+            self.out.not_converted(section.at, &place, why, "");
             return None;
         }
         let id = self.out.id("upstream", &section.name);
@@ -104,7 +103,7 @@ impl Haproxy<'_, '_> {
         }
         times(section, &mut settings);
         self.out.upstreams.push(made.into());
-        self.out.done(section.at, place);
+        self.out.converted(section.at, place);
         Some(Backend { to: To::Upstream { id, is_tls }, settings })
     }
 
@@ -124,7 +123,7 @@ impl Haproxy<'_, '_> {
         // `server-template` has a number of servers before the address.
         let is_template = line.name() == "server-template";
         let Some((host, port)) = place(line.word(if is_template { 3 } else { 2 })) else {
-            self.out.lost(line.at, line.text(), "it is neither a host with a port nor a socket", "");
+            self.out.not_converted(line.at, line.text(), "it is neither a host with a port nor a socket", "");
             return None;
         };
         if let Some(why) = left_out {
@@ -155,12 +154,12 @@ impl Haproxy<'_, '_> {
             settings.send_proxy_protocol(if server.has("send-proxy-v2") { 2 } else { 1 });
         } else if sends {
             let why = "HTTP targets get no PROXY protocol";
-            self.out.lost(line.at, line.text(), why, "they get X-Forwarded-For");
+            self.out.not_converted(line.at, line.text(), why, "they get X-Forwarded-For");
         }
         if server.value("proto") == Some("h2") {
             settings.backend_http_version("2");
         }
-        self.out.done(line.at, line.text());
+        self.out.converted(line.at, line.text());
         Some(target)
     }
 
@@ -216,7 +215,7 @@ impl Haproxy<'_, '_> {
         let cookie = section.lines.iter().find(|line| line.name() == "cookie");
         match cookie {
             Some(cookie) if section.is_tcp() => {
-                self.out.needless(cookie.at, cookie.text(), "HAProxy ignores it without `mode http`");
+                self.out.not_needed(cookie.at, cookie.text(), "HAProxy ignores it without `mode http`");
             }
             Some(cookie)
                 if cookie.arguments().iter().any(|it| it == "insert")
@@ -237,16 +236,19 @@ impl Haproxy<'_, '_> {
                     "",
                 );
             }
-            Some(cookie) => {
-                self.out.lost(cookie.at, cookie.text(), "only inserted cookies are known", "see `sticky`")
-            }
+            Some(cookie) => self.out.not_converted(
+                cookie.at,
+                cookie.text(),
+                "only inserted cookies are known",
+                "see `sticky`",
+            ),
             None => {}
         }
         made.algorithm(algorithm);
         for line in section.lines.iter().filter(|line| line.name() == "stick" || line.name() == "stick-table")
         {
             if line.word(1) == "on" || line.name() == "stick" {
-                self.out.lost(
+                self.out.not_converted(
                     line.at,
                     line.text(),
                     "clients are not kept at their servers by tables",
@@ -305,7 +307,7 @@ pub(super) fn times(section: &Section, settings: &mut Proxy) {
         if section.is_tcp() {
             settings.tcp_idle_timeout(text::seconds(millis));
         } else {
-            set_read_timeout(settings, millis);
+            settings.read_timeout(millis);
         }
     }
     if let Some(millis) = time("tunnel").filter(|_| !section.is_tcp()) {
@@ -396,55 +398,66 @@ const OF_PROCESS: &[&str] = &[
     "hash-type",
 ];
 
-/// What becomes of a line that no other part of the importer looks at.
-pub(super) enum Left {
-    /// It is read elsewhere.
-    Read,
+/// What becomes of a line of a section.
+pub(super) enum LineOutcome {
+    /// Another part of the importer reads and reports it.
+    ConvertedElsewhere,
     /// It needs no counterpart.
-    Needless,
+    NotNeeded,
     /// It has none: why, and what to do.
-    Lost(&'static str, &'static str),
+    NotConverted(&'static str, &'static str),
 }
 
-/// Says that of a line.
-pub(super) fn outcome_of(line: &HaproxyLine, section: &Section) -> Left {
+pub(super) fn line_outcome(line: &HaproxyLine, section: &Section) -> LineOutcome {
     let name = line.name();
     if READ.contains(&name) {
-        return Left::Read;
+        return LineOutcome::ConvertedElsewhere;
     }
     match name {
-        name if OF_PROCESS.contains(&name) => Left::Needless,
-        "option" if line.word(1) == "forwardfor" && line.words.len() > 2 => {
-            Left::Lost("clients' addresses are told in X-Forwarded-For, whatever the request has", "")
-        }
-        "option" if checks::is_of_database(line.word(1)) => Left::Read,
-        "tcp-check" if checks::dialogue(section).is_some() => Left::Read,
-        "tcp-check" => Left::Lost(
+        name if OF_PROCESS.contains(&name) => LineOutcome::NotNeeded,
+        "option" if line.word(1) == "forwardfor" && line.words.len() > 2 => LineOutcome::NotConverted(
+            "clients' addresses are told in X-Forwarded-For, whatever the request has",
+            "",
+        ),
+        "option" if checks::is_of_database(line.word(1)) => LineOutcome::ConvertedElsewhere,
+        "tcp-check" if checks::dialogue(section).is_some() => LineOutcome::ConvertedElsewhere,
+        "tcp-check" => LineOutcome::NotConverted(
             "targets are checked by connecting to them",
             "set `send` and `expect` in `health_checks` of the upstream",
         ),
         "option" if line.word(1).ends_with("-check") && line.word(1) != "tcp-check" => {
-            Left::Lost("targets are checked by connecting to them", "set `health_checks` of the upstream")
+            LineOutcome::NotConverted(
+                "targets are checked by connecting to them",
+                "set `health_checks` of the upstream",
+            )
         }
-        "option" if OPTIONS.contains(&line.word(1)) || line.word(1).starts_with("no") => Left::Needless,
-        "maxconn" | "fullconn" => {
-            Left::Lost("connections are limited for the whole gateway", "see gateway.limits.max_connections")
+        "option" if OPTIONS.contains(&line.word(1)) || line.word(1).starts_with("no") => {
+            LineOutcome::NotNeeded
         }
-        "rate-limit" => Left::Lost("new connections are not limited", "use the plugin `rate_limiting`"),
-        "retry-on" => Left::Lost(
+        "maxconn" | "fullconn" => LineOutcome::NotConverted(
+            "connections are limited for the whole gateway",
+            "see gateway.limits.max_connections",
+        ),
+        "rate-limit" => {
+            LineOutcome::NotConverted("new connections are not limited", "use the plugin `rate_limiting`")
+        }
+        "retry-on" => LineOutcome::NotConverted(
             "failed connections are tried again, and nothing else",
             "set `retry.retryable_status_codes`",
         ),
         "unique-id-format" | "unique-id-header" => {
-            Left::Lost("requests get no id", "use the plugin `correlation_id`")
+            LineOutcome::NotConverted("requests get no id", "use the plugin `correlation_id`")
         }
-        "capture" => Left::Lost("it is not written into records", "see `gateway.access_log.sinks`"),
-        name if error_pages::NAMES.contains(&name) => Left::Read,
-        "errorfiles" => {
-            Left::Lost("pages of `http-errors` are not translated", "use the plugin `error_pages`")
+        "capture" => {
+            LineOutcome::NotConverted("it is not written into records", "see `gateway.access_log.sinks`")
         }
-        "filter" => Left::Lost("filters are not translated", ""),
-        _ => Left::Lost("the gateway does not support this", ""),
+        name if error_pages::NAMES.contains(&name) => LineOutcome::ConvertedElsewhere,
+        "errorfiles" => LineOutcome::NotConverted(
+            "pages of `http-errors` are not translated",
+            "use the plugin `error_pages`",
+        ),
+        "filter" => LineOutcome::NotConverted("filters are not translated", ""),
+        _ => LineOutcome::NotConverted("the gateway does not support this", ""),
     }
 }
 

@@ -77,7 +77,7 @@ impl Haproxy<'_, '_> {
         match &self.client_certificates {
             ClientCertificates::Different => {
                 let todo = "split it up, or set gateway.tls.client_ca_path";
-                let is_closed = self.out.guard(line.at, line.text(), WHY, todo);
+                let is_closed = self.out.guard_not_converted(line.at, line.text(), WHY, todo);
                 is_closed.then(|| RouteStep::End(Cond::Always, RouteEnd::new(line.at, To::Closed)))
             }
             ClientCertificates::Verified { is_required: false, .. } => {

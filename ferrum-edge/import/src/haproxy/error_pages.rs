@@ -22,9 +22,9 @@ impl Haproxy<'_, '_> {
                 Ok(page) if pages.iter().any(|known| known["status"] == page["status"]) => {}
                 Ok(page) => {
                     pages.push(page);
-                    self.out.done(line.at, line.text());
+                    self.out.converted(line.at, line.text());
                 }
-                Err(why) => self.out.lost(line.at, line.text(), why, TODO),
+                Err(why) => self.out.not_converted(line.at, line.text(), why, TODO),
             }
         }
         // Where no server can be reached, HAProxy answers 503 and the gateway 502.

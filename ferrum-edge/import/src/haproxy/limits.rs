@@ -2,9 +2,8 @@
 
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways};
-use super::plain::plain;
-use super::plain::told;
 use super::rates::{Counter, Rate, Tracked};
+use super::request_cond::{convert, request_cond};
 use super::sections::{HaproxyLine, Section, rate_period};
 use super::templates::template;
 use crate::cond::Cond;
@@ -35,14 +34,14 @@ impl Haproxy<'_, '_> {
             number: after(0).trim_start_matches("track-sc").to_owned(),
             table: table.to_owned(),
             by: limit_by(after(1), acls).filter(|_| line.lacks().is_none()),
-            cond: told(&ways),
+            cond: convert(&ways),
             period: self.tables.get(table).and_then(rate_period),
         };
         let todo = "use `rate_limiting`";
         match (&tracked.cond, &tracked.by) {
-            (Err(why), _) => self.out.lost(line.at, line.text(), why, todo),
-            (Ok(_), None) => self.out.lost(line.at, line.text(), NO_KEY, todo),
-            (Ok(_), Some(_)) => self.out.needless(line.at, line.text(), "limits count by themselves"),
+            (Err(why), _) => self.out.not_converted(line.at, line.text(), why, todo),
+            (Ok(_), None) => self.out.not_converted(line.at, line.text(), NO_KEY, todo),
+            (Ok(_), Some(_)) => self.out.not_needed(line.at, line.text(), "limits count by themselves"),
         }
         acls.tracked.push(tracked);
     }
@@ -61,7 +60,7 @@ impl Haproxy<'_, '_> {
             let rest: Vec<(bool, Term)> =
                 way.iter().filter(|(_, term)| term.rate().is_none()).cloned().collect();
             let mut rates = way.iter().filter_map(|(_, term)| term.rate());
-            let made = match (told(&vec![rest]), rates.next(), rates.next()) {
+            let made = match (convert(&vec![rest]), rates.next(), rates.next()) {
                 (Ok(cond), Some(rate), None) => limit(section, rate, acls, status).map(|made| (cond, made)),
                 (Err(why), ..) => Err(why.to_string()),
                 (Ok(_), ..) => Err("it asks for several rates at a time".to_owned()),
@@ -72,13 +71,13 @@ impl Haproxy<'_, '_> {
                         let why = "only requests that its own condition means are counted";
                         self.out.partial(line.at, line.text(), why, "");
                     } else {
-                        self.out.done(line.at, line.text());
+                        self.out.converted(line.at, line.text());
                     }
                     steps.push(RouteStep::Pass(cond.and(tracked), Plug::of(config)));
                 }
                 Err(why) => {
                     let why = format!("the limit is not translated: {why}");
-                    self.out.lost(line.at, line.text(), why, "use `rate_limiting`");
+                    self.out.not_converted(line.at, line.text(), why, "use `rate_limiting`");
                 }
             }
         }
@@ -88,7 +87,7 @@ impl Haproxy<'_, '_> {
 /// Whether a condition only keeps out those who come too often.
 pub(super) fn is_limit(ways: &Ways) -> bool {
     let has_rate = |way: &Vec<(bool, Term)>| way.iter().any(|(holds, term)| *holds && term.rate().is_some());
-    plain(ways).is_none() && ways.iter().all(has_rate)
+    request_cond(ways).is_none() && ways.iter().all(has_rate)
 }
 
 const NO_KEY: &str = "requests can't be counted by what it names";

@@ -7,7 +7,7 @@ use super::acl;
 use super::acl::Acls;
 use super::fetch::split;
 use super::maps::{self, Mapped};
-use super::plain::told;
+use super::request_cond::convert;
 use super::rules::TODO;
 use super::sections::{HaproxyLine, Section};
 use super::templates::template;
@@ -80,19 +80,19 @@ impl Haproxy<'_, '_> {
         let rest = without_found(condition, redirect.url.expression, section);
         let only_found = rest.is_some();
         let ways = match line.lacks() {
-            Some(why) => return self.closed(line, why, steps),
+            Some(why) => return self.close_route(line, why, steps),
             None => acls.condition(&rest.unwrap_or_else(|| condition.to_vec()), &mut self.reader),
         };
-        let cond = match told(&ways) {
+        let cond = match convert(&ways) {
             Ok(cond) => cond,
-            Err(why) => return self.closed(line, why, steps),
+            Err(why) => return self.close_route(line, why, steps),
         };
         let expression = format!("%[{}]", redirect.url.expression);
         let mapped = maps::mapped(&expression, &mut self.reader, acl::compared);
         let mapped = match mapped.and_then(|mapped| before_changes(mapped, acls)) {
             Ok(mapped) => mapped,
             Err(why) => {
-                if self.out.guard(line.at, line.text(), why, TODO) {
+                if self.out.guard_not_converted(line.at, line.text(), why, TODO) {
                     steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
                 }
                 return;
@@ -100,18 +100,18 @@ impl Haproxy<'_, '_> {
         };
         let Some(ends) = redirects(redirect, &mapped) else {
             let why = "a URL of its map begins with neither a scheme nor a slash";
-            if self.out.guard(line.at, line.text(), why, TODO) {
+            if self.out.guard_not_converted(line.at, line.text(), why, TODO) {
                 steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
             }
             return;
         };
-        self.out.done(line.at, line.text());
+        self.out.converted(line.at, line.text());
         for (part, config) in ends {
-            let ending = RouteEnd::new(line.at, To::Redirect(config.into()));
+            let ending = RouteEnd::new(line.at, To::Redirect(config));
             steps.push(RouteStep::End(cond.clone().and(part), ending));
         }
         if let Some(default) = mapped.default.as_deref().and_then(|default| redirect.config(default)) {
-            let ending = RouteEnd::new(line.at, To::Redirect(default.into()));
+            let ending = RouteEnd::new(line.at, To::Redirect(default));
             steps.push(RouteStep::End(cond.clone().and(mapped.there.clone()), ending));
         }
         let takes_all = mapped.default.is_some() && mapped.there == Cond::Always;
@@ -119,7 +119,7 @@ impl Haproxy<'_, '_> {
             return;
         }
         // For what it does not name, HAProxy leaves the map's value out.
-        let other = redirect.config("").map_or(To::Closed, |config| To::Redirect(config.into()));
+        let other = redirect.config("").map_or(To::Closed, To::Redirect);
         if other == To::Closed {
             let why = "what its map does not name is redirected to an empty `Location` by HAProxy, and answered 503 here";
             self.out.partial(line.at, line.text(), why, "add `-m found` to its condition");

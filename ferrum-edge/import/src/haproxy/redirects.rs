@@ -3,7 +3,7 @@
 use super::Haproxy;
 use super::acl::Acls;
 use super::map_redirects::{MapRedirect, MappedUrl};
-use super::plain::told;
+use super::request_cond::convert;
 use super::rules::TODO;
 use super::sections::{HaproxyLine, Section};
 use super::templates::template;
@@ -68,50 +68,49 @@ impl Haproxy<'_, '_> {
                 ["/", "http://", "https://", "${request.scheme}://"].iter().any(|start| to.starts_with(start))
             })
         };
-        match (made.filter(good), told(&ways)) {
-            (_, Err(why)) => self.closed(line, why, steps),
+        match (made.filter(good), convert(&ways)) {
+            (_, Err(why)) => self.close_route(line, why, steps),
             (Some(config), Ok(cond)) if matches!(status, 301 | 302 | 303 | 307 | 308) => {
                 if words.contains(&"append-slash") && query == "keep" {
                     let why = "`append-slash` without `drop-query` is left out";
                     self.out.partial(line.at, line.text(), why, "");
                 }
-                self.told(line, config["location"].as_str().unwrap_or("${request.target}"), acls);
+                self.report_template(line, config["location"].as_str().unwrap_or("${request.target}"), acls);
                 // What has the scheme already goes on.
                 let cond = match words.as_slice() {
                     ["scheme", scheme, ..] => cond.and(Cond::scheme(scheme).negate()),
                     _ => cond,
                 };
-                let mut ending = RouteEnd::new(line.at, To::Redirect(config.clone().into()));
+                let mut ending = RouteEnd::new(line.at, To::Redirect(config.clone()));
                 ending.plugins = cookies(&words)
                     .map(|rules| Plug::of(draft!(ResponseTransformer { rules })))
                     .into_iter()
                     .collect();
                 if let Some(slashed) = with_slash(&config, &words) {
                     let open = cond.clone().and(Cond::path_is(Matcher::regex(".*[^/]")));
-                    steps.push(RouteStep::End(
-                        open,
-                        RouteEnd { to: To::Redirect(slashed.into()), ..ending.clone() },
-                    ));
+                    steps
+                        .push(RouteStep::End(open, RouteEnd { to: To::Redirect(slashed), ..ending.clone() }));
                 }
                 steps.push(RouteStep::End(cond, ending));
             }
             (_, Ok(cond)) => {
                 let why = "this redirect can't be translated";
                 let why = line.lacks().map_or_else(|| why.to_owned(), |lacks| lacks.to_string());
-                if self.out.guard(line.at, line.text(), why, TODO) {
+                if self.out.guard_not_converted(line.at, line.text(), why, TODO) {
                     steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
                 }
             }
         }
     }
 
-    /// Notes a rule whose text is made of the request as the client sent it.
-    pub(super) fn told(&mut self, line: &HaproxyLine, text: &str, acls: &Acls) {
+    /// Reports a rule as converted, or as partial if rules before it change what its text names: the gateway fills it from what the
+    /// client sent.
+    pub(super) fn report_template(&mut self, line: &HaproxyLine, text: &str, acls: &Acls) {
         if acls.changes.are_in(text) {
             let why = "rules before it change what its text names; here it is what the client sent";
             self.out.partial(line.at, line.text(), why, "");
         } else {
-            self.out.done(line.at, line.text());
+            self.out.converted(line.at, line.text());
         }
     }
 }

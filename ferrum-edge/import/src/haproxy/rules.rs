@@ -8,7 +8,7 @@ use super::Haproxy;
 use super::acl::{Acls, Term, Ways};
 use super::changes::{changed_header, changed_target, put_before};
 use super::limits::is_limit;
-use super::plain::{plain, told, unknown};
+use super::request_cond::{convert, request_cond, why_not_converted};
 use super::sections::{HaproxyLine, Section};
 use super::templates::{groups, replacement, template};
 use super::why::Why;
@@ -92,9 +92,14 @@ impl Haproxy<'_, '_> {
     /// The requests that `http-request allow` lets past the rules behind it in its section; `None` for other rules, and where its
     /// condition can't be said here.
     fn allowed(&mut self, line: &HaproxyLine, acls: &Acls) -> Option<Cond> {
-        let (words, ways) = self.split(line, line.arguments(), acls);
-        let cond = told(&ways).ok().filter(|_| words == ["allow"])?;
-        self.out.done(line.at, line.text());
+        let words = line.arguments();
+        let is_alone = words.get(1).is_none_or(|word| word == "if" || word == "unless");
+        if words.first().is_none_or(|word| word != "allow") || !is_alone {
+            return None;
+        }
+        let (_, ways) = self.split(line, words, acls);
+        let cond = convert(&ways).ok()?;
+        self.out.converted(line.at, line.text());
         Some(cond)
     }
 
@@ -121,15 +126,20 @@ impl Haproxy<'_, '_> {
         let at = words.iter().position(|word| word == "if" || word == "unless").unwrap_or(words.len());
         let (before, after) = words.split_at_checked(at).unwrap_or((words, &[]));
         let ways = match line.lacks() {
-            Some(why) => vec![vec![(true, Term::Unknown(why))]],
+            Some(why) => vec![vec![(true, Term::NotConverted(why))]],
             None => acls.condition(after, &mut self.reader),
         };
         (before, ways)
     }
 
-    pub(super) fn closed(&mut self, line: &HaproxyLine, why: impl fmt::Display, steps: &mut Vec<RouteStep>) {
+    pub(super) fn close_route(
+        &mut self,
+        line: &HaproxyLine,
+        why: impl fmt::Display,
+        steps: &mut Vec<RouteStep>,
+    ) {
         let why = line.lacks().map_or_else(|| why.to_string(), |lacks| lacks.to_string());
-        if self.out.guard(line.at, line.text(), why, TODO) {
+        if self.out.guard_not_converted(line.at, line.text(), why, TODO) {
             steps.push(RouteStep::End(Cond::Always, RouteEnd::new(line.at, To::Closed)));
         }
     }
@@ -143,20 +153,20 @@ impl Haproxy<'_, '_> {
     ) {
         let (words, ways) = self.split(line, line.arguments(), acls);
         let action = words.get(1).map_or("", String::as_str);
-        match (action, told(&ways)) {
+        match (action, convert(&ways)) {
             ("reject" | "silent-drop", Ok(cond)) => {
                 self.out.partial(line.at, line.text(), "the connection stays: requests get 403", "");
                 steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, 403, "")));
             }
-            ("reject" | "silent-drop", Err(why)) => self.closed(line, why, steps),
+            ("reject" | "silent-drop", Err(why)) => self.close_route(line, why, steps),
             (action, _) if action.starts_with("track-sc") => self.track(section, line, acls),
             ("accept" | "inspect-delay" | "capture" | "set-var", _) => {
-                self.out.needless(line.at, line.text(), "");
+                self.out.not_needed(line.at, line.text(), "");
             }
             _ if words.first().is_some_and(|word| word == "inspect-delay") => {
-                self.out.needless(line.at, line.text(), "");
+                self.out.not_needed(line.at, line.text(), "");
             }
-            _ => self.closed(line, "it is not known, and may guard", steps),
+            _ => self.close_route(line, "it is not known, and may guard", steps),
         }
     }
 
@@ -172,7 +182,7 @@ impl Haproxy<'_, '_> {
         let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
         let after =
             |word: &str| rest.iter().position(|it| *it == word).and_then(|n| rest.get(n + 1)).copied();
-        let cond = told(&ways);
+        let cond = convert(&ways);
         let known = cond.as_ref().ok();
         match action.as_str() {
             "deny" | "tarpit" | "reject" | "silent-drop" => {
@@ -186,7 +196,9 @@ impl Haproxy<'_, '_> {
                     cond => self.deny(line, &ways, cond, status, steps),
                 }
             }
-            "allow" => self.closed(line, "which requests skip the rules behind it can't be said here", steps),
+            "allow" => {
+                self.close_route(line, "which requests skip the rules behind it can't be said here", steps)
+            }
             "auth" => self.auth(line, &ways, after("realm"), steps),
             "redirect" => {
                 let words: Vec<String> = line.arguments().get(1..).unwrap_or_default().to_vec();
@@ -208,7 +220,7 @@ impl Haproxy<'_, '_> {
             }
             "set-src" | "set-src-port" => {
                 acls.change(line, None, What::AnyClient);
-                self.out.lost(
+                self.out.not_converted(
                     line.at,
                     line.text(),
                     "clients' addresses come from X-Forwarded-For",
@@ -216,14 +228,19 @@ impl Haproxy<'_, '_> {
                 );
             }
             "use-service" => {
-                self.out.lost(line.at, line.text(), "it answers 503", "see /metrics of the admin port");
+                self.out.not_converted(
+                    line.at,
+                    line.text(),
+                    "it answers 503",
+                    "see /metrics of the admin port",
+                );
                 steps.push(RouteStep::End(cond.unwrap_or(Cond::Always), RouteEnd::new(line.at, To::Closed)));
             }
             name if name.starts_with("track-sc") => self.track(section, line, acls),
             name if HARMLESS.iter().any(|known| name.starts_with(known)) => {
-                self.out.lost(line.at, line.text(), "the gateway does not support this", "");
+                self.out.not_converted(line.at, line.text(), "the gateway does not support this", "");
             }
-            _ => self.closed(line, "this action is not known, and may guard", steps),
+            _ => self.close_route(line, "this action is not known, and may guard", steps),
         }
     }
 
@@ -237,7 +254,7 @@ impl Haproxy<'_, '_> {
     ) {
         let cond = match cond {
             Ok(cond) => cond,
-            Err(why) => return self.closed(line, why, steps),
+            Err(why) => return self.close_route(line, why, steps),
         };
         let after =
             |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1)).copied();
@@ -247,7 +264,7 @@ impl Haproxy<'_, '_> {
         if ["lf-string", "file", "lf-file", "errorfile"].iter().any(|word| words.contains(word)) {
             self.out.partial(line.at, line.text(), "its body is not the same", "");
         } else {
-            self.out.done(line.at, line.text());
+            self.out.converted(line.at, line.text());
         }
         let status = if (200..600).contains(&status) { status } else { 503 };
         let mut ending = RouteEnd::new(line.at, To::Answer(status, kind, body));
@@ -258,7 +275,12 @@ impl Haproxy<'_, '_> {
                 Some(value) => {
                     rules.push(draft!(HeaderRule { operation: "append", target: "header", key: name, value }))
                 }
-                None => self.out.lost(line.at, line.text(), "the value of a field has no counterpart", ""),
+                None => self.out.not_converted(
+                    line.at,
+                    line.text(),
+                    "the value of a field has no counterpart",
+                    "",
+                ),
             }
         }
         if !rules.is_empty() {
@@ -277,7 +299,7 @@ impl Haproxy<'_, '_> {
     ) {
         let why = match cond {
             Ok(cond) => {
-                self.out.done(line.at, line.text());
+                self.out.converted(line.at, line.text());
                 let status = if (200..600).contains(&status) { status } else { 403 };
                 return steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, status, "")));
             }
@@ -287,14 +309,14 @@ impl Haproxy<'_, '_> {
         if asks {
             self.auth(line, ways, None, steps);
         } else {
-            self.closed(line, why, steps);
+            self.close_route(line, why, steps);
         }
     }
 
     /// `auth … unless { http_auth(LIST) }`.
     fn auth(&mut self, line: &HaproxyLine, ways: &Ways, realm: Option<&str>, steps: &mut Vec<RouteStep>) {
-        if let Some(why) = unknown(ways) {
-            return self.closed(line, why, steps);
+        if let Some(why) = why_not_converted(ways) {
+            return self.close_route(line, why, steps);
         }
         let mut asked = Vec::new();
         for way in ways {
@@ -306,9 +328,10 @@ impl Haproxy<'_, '_> {
             let rest: Vec<(bool, Term)> =
                 way.iter().filter(|(_, term)| !matches!(term, Term::Auth(..))).cloned().collect();
             let auth = way.iter().filter(|(_, term)| matches!(term, Term::Auth(..))).count();
-            let (Some(cond), [Term::Auth(list, group)], 1) = (plain(&vec![rest]), who.as_slice(), auth)
+            let (Some(cond), [Term::Auth(list, group)], 1) =
+                (request_cond(&vec![rest]), who.as_slice(), auth)
             else {
-                return self.closed(
+                return self.close_route(
                     line,
                     "only `unless http_auth(LIST)`, with conditions on the request, can be translated",
                     steps,
@@ -318,9 +341,9 @@ impl Haproxy<'_, '_> {
         }
         for (cond, list, group) in asked {
             let Some(group) = self.users(&list, group.as_deref()) else {
-                return self.closed(line, "its user list has passwords by crypt(3), or is not there; only `insecure-password` and bcrypt are known", steps);
+                return self.close_route(line, "its user list has passwords by crypt(3), or is not there; only `insecure-password` and bcrypt are known", steps);
             };
-            self.out.done(line.at, line.text());
+            self.out.converted(line.at, line.text());
             steps.push(RouteStep::Pass(cond.clone(), basic_auth(realm.unwrap_or("haproxy"), false)));
             steps.push(RouteStep::Pass(cond, only_group(&group)));
         }
@@ -360,21 +383,21 @@ impl Haproxy<'_, '_> {
         // What begins with a group may be nothing.
         let is_open = action.starts_with("replace-") && words.get(1).is_some_and(|to| !to.starts_with('/'));
         match (made, cond) {
-            (_, Err(why)) => self.closed(line, why, steps),
+            (_, Err(why)) => self.close_route(line, why, steps),
             (Some(config), Ok(cond)) => {
                 if is_open {
                     let why = "a path that it leaves nothing of, or that begins without a slash then, is answered 400";
                     self.out.partial(line.at, line.text(), why, "begin it with a slash");
                 }
                 if matches!(action, "set-path" | "replace-path") {
-                    self.told(line, text_of(&config, "path"), acls);
+                    self.report_template(line, text_of(&config, "path"), acls);
                 } else {
                     let todo = "remove its parameters with `rewrite.query`";
                     self.out.partial(line.at, line.text(), "the query of the request stays", todo);
                 }
                 steps.push(RouteStep::Pass(cond, Plug::of(config)));
             }
-            _ => self.closed(line, "this rewrite can't be translated", steps),
+            _ => self.close_route(line, "this rewrite can't be translated", steps),
         }
     }
 
@@ -420,12 +443,12 @@ impl Haproxy<'_, '_> {
             (Some(rule), Ok(cond))
                 if is_request && name.eq_ignore_ascii_case("host") && action == "set-header" =>
             {
-                self.told(line, text_of(&rule, "value"), acls);
+                self.report_template(line, text_of(&rule, "value"), acls);
                 let host = words.get(1).and_then(|host| template(host)).unwrap_or_default();
                 steps.push(RouteStep::Pass(cond, Plug::of(draft!(Rewrite { host }))));
             }
             (Some(rule), Ok(cond)) => {
-                self.told(line, text_of(&rule, "value"), acls);
+                self.report_template(line, text_of(&rule, "value"), acls);
                 steps.push(RouteStep::Pass(cond, Plug::of_rules(plugin, [rule])));
             }
             (_, cond)
@@ -435,18 +458,18 @@ impl Haproxy<'_, '_> {
             {
                 // A name that is not known may be any.
                 if line.unknown.as_ref().is_some_and(|unknown| unknown.word <= 2) {
-                    return self.closed(line, no_counterpart(cond.err()), steps);
+                    return self.close_route(line, no_counterpart(cond.err()), steps);
                 }
                 // What a client sends under this name does not pass for what HAProxy would have said.
                 let rule = draft!(HeaderRule { operation: "remove", target: "header", key: name });
                 let why = format!("{}; the field is removed", no_counterpart(cond.err()));
-                self.out.lost(line.at, line.text(), why, "");
+                self.out.not_converted(line.at, line.text(), why, "");
                 steps.push(RouteStep::Pass(Cond::Always, Plug::of_rules(plugin, [rule])));
             }
             (_, cond) => {
                 let todo =
                     if is_request { "use `request_transformer`" } else { "use `response_transformer`" };
-                self.out.lost(line.at, line.text(), no_counterpart(cond.err()), todo);
+                self.out.not_converted(line.at, line.text(), no_counterpart(cond.err()), todo);
             }
         }
     }
@@ -454,13 +477,13 @@ impl Haproxy<'_, '_> {
     fn http_response(&mut self, line: &HaproxyLine, acls: &Acls, steps: &mut Vec<RouteStep>) {
         let (words, ways) = self.split(line, line.arguments(), acls);
         let Some(action) = words.first() else { return };
-        let cond = told(&ways);
+        let cond = convert(&ways);
         match action.as_str() {
             "set-header" | "add-header" | "del-header" | "replace-header" | "replace-value" => {
                 self.header(line, words, cond, "response_transformer", acls, steps);
             }
-            "deny" => self.closed(line, "responses are not refused by rules", steps),
-            _ => self.out.lost(line.at, line.text(), "the gateway does not support this", ""),
+            "deny" => self.close_route(line, "responses are not refused by rules", steps),
+            _ => self.out.not_converted(line.at, line.text(), "the gateway does not support this", ""),
         }
     }
 }

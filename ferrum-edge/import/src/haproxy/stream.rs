@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Haproxy;
 use super::acl::Acls;
-use super::plain::plain;
+use super::request_cond::request_cond;
 use super::sections::Section;
 use crate::cond::Cond;
 use crate::draft::{IpRestriction, Proxy, To, draft};
@@ -18,24 +18,24 @@ impl Haproxy<'_, '_> {
             matches!(line.name(), "http-request" | "http-response" | "http-after-response" | "redirect")
         }) {
             let why = "HAProxy ignores it without `mode http`, and nothing does it here";
-            self.out.lost(line.at, line.text(), why, "write `mode http` if it is meant");
+            self.out.not_converted(line.at, line.text(), why, "write `mode http` if it is meant");
         }
         let Some(clients) = self.stream_clients(section, &acls) else { return };
         let Some(ways) = self.stream_ways(section, &acls) else { return };
         let by_name = ways.iter().any(|(names, _)| !names.is_empty());
         for line in section.lines.iter().filter(|line| line.name() == "bind") {
-            if self.is_left_closed(line) {
+            if self.is_bind_not_converted(line) {
                 continue;
             }
             let port = line.word(1).rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
             let Some(port) = port else {
-                self.out.lost(line.at, line.text(), "only addresses with one port are known", "");
+                self.out.not_converted(line.at, line.text(), "only addresses with one port are known", "");
                 continue;
             };
             let has = |word: &str| line.words.iter().any(|it| it == word);
             if has("verify") {
                 let why = "clients' certificates are not asked for on ports of TCP; the port is not opened";
-                if self.out.guard(line.at, line.text(), why, "") {
+                if self.out.guard_not_converted(line.at, line.text(), why, "") {
                     continue;
                 }
             }
@@ -62,7 +62,8 @@ impl Haproxy<'_, '_> {
             let words = line.arguments();
             if let Some(why) = line.lacks() {
                 let why = format!("{why}; the port is not opened");
-                match self.out.guard(line.at, line.text(), why, "write the value into the file") {
+                match self.out.guard_not_converted(line.at, line.text(), why, "write the value into the file")
+                {
                     true => return None,
                     false => continue,
                 }
@@ -73,10 +74,11 @@ impl Haproxy<'_, '_> {
             let (why, todo) = match action {
                 "reject" | "silent-drop" => {
                     let ways = acls.condition(words.get(at..).unwrap_or_default(), &mut self.reader);
-                    let made = plain(&ways).and_then(|cond| restriction(&cond)).filter(|_| clients.is_none());
+                    let made =
+                        request_cond(&ways).and_then(|cond| restriction(&cond)).filter(|_| clients.is_none());
                     if made.is_some() {
                         clients = made;
-                        self.out.done(line.at, line.text());
+                        self.out.converted(line.at, line.text());
                         continue;
                     }
                     (
@@ -88,12 +90,12 @@ impl Haproxy<'_, '_> {
                     || matches!(action, "accept" | "capture" | "set-var")
                     || action.starts_with("track-sc") =>
                 {
-                    self.out.needless(line.at, line.text(), "");
+                    self.out.not_needed(line.at, line.text(), "");
                     continue;
                 }
                 _ => ("it is not known, and may guard; the port is not opened", ""),
             };
-            if self.out.guard(line.at, line.text(), why, todo) {
+            if self.out.guard_not_converted(line.at, line.text(), why, todo) {
                 return None;
             }
         }
@@ -106,14 +108,14 @@ impl Haproxy<'_, '_> {
         let mut targets = section.rules(&["use_backend", "default_backend"]);
         if let Some((line, why)) = targets.find_map(|line| Some((line, line.lacks()?))) {
             let why = format!("{why}; the port is not opened");
-            self.out.closed(line.at, line.text(), why, "write the value into the file");
+            self.out.route_closed(line.at, line.text(), why, "write the value into the file");
             return None;
         }
         for line in section.lines.iter().filter(|line| line.name() == "use_backend") {
             let asked = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
-            let Some(names) = plain(&asked).and_then(|cond| server_names(&cond)) else {
+            let Some(names) = request_cond(&asked).and_then(|cond| server_names(&cond)) else {
                 let why = "only names that clients ask for (SNI) are known here; the port is not opened";
-                self.out.closed(line.at, line.text(), why, "");
+                self.out.route_closed(line.at, line.text(), why, "");
                 return None;
             };
             ways.push((names, line.word(1).to_owned()));
@@ -137,12 +139,17 @@ impl Haproxy<'_, '_> {
     ) {
         let found = self.sections.backend(backend);
         let Some((servers, own)) = found.and_then(|own| Some((self.servers(&own)?, own))) else {
-            self.out.lost(section.at, what, format_args!("its backend `{backend}` has no servers"), "");
+            self.out.not_converted(
+                section.at,
+                what,
+                format_args!("its backend `{backend}` has no servers"),
+                "",
+            );
             return;
         };
         let guards = own.kind == "backend" && own.rules(&["tcp-request"]).next().is_some();
         if guards
-            && self.out.guard(
+            && self.out.guard_not_converted(
                 own.at,
                 format_args!("backend {backend}: tcp-request"),
                 "it may guard; the port is not opened",
@@ -170,7 +177,7 @@ impl Haproxy<'_, '_> {
         if let Some(config) = clients {
             self.out.plugin(&id, "ip_restriction", config.clone().into());
         }
-        self.out.done(section.at, what);
+        self.out.converted(section.at, what);
     }
 }
 

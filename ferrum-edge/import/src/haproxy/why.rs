@@ -1,12 +1,12 @@
-//! Why something can't be translated.
+//! Why something is not converted.
 
 use std::fmt;
 
-/// Why a condition, or a whole rule, can't be translated.
+/// Why a condition, or a whole rule, is not converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Why {
     /// It asks for something that the gateway can't ask for.
-    Untranslated,
+    NotConverted,
     /// It asks for what this rule before it changes.
     Changed(String),
     /// It needs a variable of HAProxy's environment.
@@ -16,7 +16,7 @@ pub(super) enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Untranslated => f.write_str("its condition can't be translated"),
+            Self::NotConverted => f.write_str("its condition can't be translated"),
             Self::Changed(rule) => write!(f, "its condition asks for what `{rule}` before it changes"),
             Self::Environment(name) => {
                 write!(f, "it needs the environment variable `{name}`, whose value is not in the file")

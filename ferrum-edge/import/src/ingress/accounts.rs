@@ -22,17 +22,17 @@ impl Ingress<'_> {
         let map = get(ingress, "auth-secret-type").as_deref() == Some("auth-map");
         let Some(lines) = lines.filter(|lines| said == "basic" && !lines.is_empty() && !map) else {
             let why = "only `basic` with a Secret that is in the files can be translated";
-            return self.closed(what, value, why, made);
+            return self.close_routes(what, value, why, made);
         };
         self.accounts += 1;
         let group = format!("ingress-{}", self.accounts);
         for (user, hash) in lines {
             let is_known = ["$2", "$apr1$", "$argon2id$"].iter().any(|start| hash.starts_with(start));
             if !is_known {
-                return self.closed(what, value, "its hashes are not bcrypt, argon2id or apr1", made);
+                return self.close_routes(what, value, "its hashes are not bcrypt, argon2id or apr1", made);
             }
             if !self.out.account(&user, Password::Hash(&hash), std::slice::from_ref(&group)) {
-                return self.closed(what, value, "one name has two passwords", made);
+                return self.close_routes(what, value, "one name has two passwords", made);
             }
         }
         let realm = get(ingress, "auth-realm")
@@ -40,7 +40,7 @@ impl Ingress<'_> {
             .unwrap_or_else(|| "Authentication Required".to_owned());
         made.plugins.push(basic_auth(&realm, false));
         made.plugins.push(only_group(&group));
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
     }
 
     pub(super) fn auth_url(&mut self, one: Annotation<'_>, ingress: &Node, made: &mut Common) {
@@ -54,7 +54,7 @@ impl Ingress<'_> {
         let only = only.map(str::to_ascii_lowercase).filter(|host| !self.hosts.has_aliases(host));
         let said = only.map_or_else(|| said.to_owned(), |host| with_host(said, &host));
         if said.contains('$') || text::url(&said).is_none() {
-            return self.closed(what, value, "its URL has variables, or is none", made);
+            return self.close_routes(what, value, "its URL has variables, or is none", made);
         }
         let fields: Vec<String> = get(ingress, "auth-response-headers")
             .map(|it| it.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect())
@@ -65,7 +65,7 @@ impl Ingress<'_> {
             response_headers: fields,
             status_on_error: 500,
         })));
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
     }
 }
 

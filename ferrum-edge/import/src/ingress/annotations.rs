@@ -4,7 +4,6 @@ use super::{Common, Ingress, defaults};
 use crate::cond::Cond;
 use crate::draft::{
     ConcurrencyLimiting, Cors, IpRestriction, Limit, Plug, RateLimiting, Redirect, Retry, Rewrite, draft,
-    set_read_timeout,
 };
 use crate::text;
 use crate::tree::Node;
@@ -119,16 +118,18 @@ impl Ingress<'_> {
             let what = format!("{what}: {key}");
             match key.strip_prefix(PREFIX) {
                 Some("canary") => self.canary(&what, value, ingress, &mut made),
-                Some(name) if name.starts_with("canary") => self.out.done(value.at, what),
-                Some(_) => self.out.needless(value.at, what, "ingress-nginx takes it from the main Ingress"),
+                Some(name) if name.starts_with("canary") => self.out.converted(value.at, what),
+                Some(_) => {
+                    self.out.not_needed(value.at, what, "ingress-nginx takes it from the main Ingress")
+                }
                 None => self.foreign(&what, key, value, &mut made),
             }
         }
         made
     }
 
-    pub(super) fn closed(&mut self, what: &str, value: &Node, why: &str, made: &mut Common) {
-        made.is_closed |= self.out.guard(value.at, what, why, TODO);
+    pub(super) fn close_routes(&mut self, what: &str, value: &Node, why: &str, made: &mut Common) {
+        made.is_closed |= self.out.guard_not_converted(value.at, what, why, TODO);
     }
 
     /// An annotation of another controller.
@@ -158,11 +159,11 @@ impl Ingress<'_> {
             "kubernetes.io/tls-acme",
         ];
         if ours.iter().any(|start| key.starts_with(start)) {
-            self.out.needless(value.at, what, "it is not about requests");
+            self.out.not_needed(value.at, what, "it is not about requests");
         } else if words.iter().any(|word| key.contains(word)) {
-            self.closed(what, value, "it may guard, and belongs to another controller", made);
+            self.close_routes(what, value, "it may guard, and belongs to another controller", made);
         } else {
-            self.out.lost(value.at, what, "it belongs to another controller", "");
+            self.out.not_converted(value.at, what, "it belongs to another controller", "");
         }
     }
 
@@ -176,12 +177,12 @@ impl Ingress<'_> {
             "auth-type" => self.auth_type(one, namespace, ingress, made),
             "auth-url" => self.auth_url(one, ingress, made),
             "auth-method" => match said.to_ascii_uppercase().as_str() {
-                "GET" | "" => self.out.done(value.at, what),
-                _ => self.out.lost(value.at, what, "the authentication server is asked by GET", ""),
+                "GET" | "" => self.out.converted(value.at, what),
+                _ => self.out.not_converted(value.at, what, "the authentication server is asked by GET", ""),
             },
             "auth-proxy-set-headers" => {
                 let why = "the authentication server gets the fields of the request";
-                self.out.lost(value.at, what, why, "see `request_headers` of `forward_auth`");
+                self.out.not_converted(value.at, what, why, "see `request_headers` of `forward_auth`");
             }
             "permanent-redirect" | "temporal-redirect" => self.redirect(one, ingress, made),
             "backend-protocol" => self.protocol(what, said, value, made),
@@ -189,17 +190,22 @@ impl Ingress<'_> {
             "limit-rps" | "limit-rpm" | "limit-connections" => self.limit(one, ingress, made),
             "canary" => self.canary(what, value, ingress, made),
             "upstream-vhost" if said.contains('$') => {
-                self.out.lost(value.at, what, "variables in it have no counterpart", "use `rewrite.host`");
+                self.out.not_converted(
+                    value.at,
+                    what,
+                    "variables in it have no counterpart",
+                    "use `rewrite.host`",
+                );
             }
             _ if name.ends_with("-snippet") && !name.starts_with("modsecurity") => {
                 self.snippet(what, said, value, made)
             }
             _ if self.guards(one, made) || self.setting(one, made) => {}
-            _ if KNOWN.contains(&name) => self.out.done(value.at, what),
+            _ if KNOWN.contains(&name) => self.out.converted(value.at, what),
             _ if ["auth", "deny", "allow"].iter().any(|word| name.contains(word)) => {
-                self.closed(what, value, "it may guard, and is not known", made);
+                self.close_routes(what, value, "it may guard, and is not known", made);
             }
-            _ => self.out.lost(value.at, what, "the gateway does not support this", ""),
+            _ => self.out.not_converted(value.at, what, "the gateway does not support this", ""),
         }
     }
 
@@ -208,14 +214,14 @@ impl Ingress<'_> {
         let parts = said.split(',').map(|it| it.trim().to_owned());
         let networks: Vec<String> = parts.filter(|it| !it.is_empty()).collect();
         if networks.is_empty() || !networks.iter().all(|it| text::is_network(it)) {
-            return self.closed(what, value, "these are not networks", made);
+            return self.close_routes(what, value, "these are not networks", made);
         }
         made.plugins.push(Plug::of(if name == "denylist-source-range" {
             draft!(IpRestriction { deny: networks })
         } else {
             draft!(IpRestriction { allow: networks })
         }));
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
     }
 
     /// Guards that are not translated, and what belongs to them. Whether this was one.
@@ -235,7 +241,7 @@ impl Ingress<'_> {
             | "auth-cache-duration"
             | "auth-always-set-cookie" => {
                 let why = "requests that are refused get the answer of the authentication server";
-                self.out.lost(value.at, what, why, "use the plugin `oidc` for logins");
+                self.out.not_converted(value.at, what, why, "use the plugin `oidc` for logins");
                 return true;
             }
             "modsecurity-snippet"
@@ -247,12 +253,12 @@ impl Ingress<'_> {
             | "enable-modsecurity"
             | "enable-owasp-core-rules"
             | "enable-cors" => {
-                self.out.done(value.at, what);
+                self.out.converted(value.at, what);
                 return true;
             }
             _ => return false,
         };
-        self.closed(what, value, why, made);
+        self.close_routes(what, value, why, made);
         true
     }
 
@@ -265,22 +271,22 @@ impl Ingress<'_> {
             "proxy-body-size" => match text::bytes(said, 1000) {
                 Some(bytes) => made.settings.max_request_body(bytes),
                 None => {
-                    self.out.lost(value.at, what, "it is not a size", "");
+                    self.out.not_converted(value.at, what, "it is not a size", "");
                     return true;
                 }
             },
             "proxy-send-timeout" => {
-                self.out.needless(value.at, what, "`proxy-read-timeout` covers both directions");
+                self.out.not_needed(value.at, what, "`proxy-read-timeout` covers both directions");
                 return true;
             }
             "proxy-connect-timeout" | "proxy-read-timeout" => {
                 let Some(millis) = text::millis(said, 1000) else {
-                    self.out.lost(value.at, what, "it is not a time", "");
+                    self.out.not_converted(value.at, what, "it is not a time", "");
                     return true;
                 };
                 let millis = millis.clamp(1, 86_400_000);
                 match name {
-                    "proxy-read-timeout" => set_read_timeout(&mut made.settings, millis),
+                    "proxy-read-timeout" => made.settings.read_timeout(millis),
                     _ => made.settings.backend_connect_timeout(text::duration(millis)),
                 }
             }
@@ -294,7 +300,7 @@ impl Ingress<'_> {
             "upstream-vhost" => made.plugins.push(Plug::of(draft!(Rewrite { host: said }))),
             _ => return false,
         }
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
         true
     }
 
@@ -312,10 +318,10 @@ impl Ingress<'_> {
         let starts = ["http://", "https://", "/", "${request.scheme}://"];
         let is_good = starts.iter().any(|start| to.starts_with(start)) && !to.replace("${", "").contains('$');
         if !is_good {
-            return self.closed(what, value, "this redirect can't be translated", made);
+            return self.close_routes(what, value, "this redirect can't be translated", made);
         }
         made.redirect = Some(draft!(Redirect { status_code: status, location: to, query: "drop" }));
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
     }
 
     fn protocol(&mut self, what: &str, said: &str, value: &Node, made: &mut Common) {
@@ -332,22 +338,22 @@ impl Ingress<'_> {
                     return self.out.partial(value.at, what, why, todo);
                 }
             }
-            _ => return self.closed(what, value, "this protocol is not spoken to targets", made),
+            _ => return self.close_routes(what, value, "this protocol is not spoken to targets", made),
         }
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
     }
 
     /// A snippet of nginx's configuration.
     fn snippet(&mut self, what: &str, said: &str, value: &Node, made: &mut Common) {
         if is_guard(said) {
-            self.closed(
+            self.close_routes(
                 what,
                 value,
                 "it may guard: nginx's directives in annotations are not translated",
                 made,
             );
         } else {
-            self.out.lost(
+            self.out.not_converted(
                 value.at,
                 what,
                 "nginx's directives in annotations are not translated",
@@ -378,7 +384,7 @@ impl Ingress<'_> {
             );
             credentials = false;
         } else {
-            self.out.done(value.at, what);
+            self.out.converted(value.at, what);
         }
         made.plugins.push(Plug::of(draft!(Cors {
             allowed_origins: if any { vec!["*".to_owned()] } else { origins },
@@ -393,7 +399,7 @@ impl Ingress<'_> {
     fn limit(&mut self, one: Annotation<'_>, ingress: &Node, made: &mut Common) {
         let Annotation { what, name, said, value } = one;
         let Some(most) = said.parse::<u64>().ok().filter(|it| *it > 0) else {
-            return self.out.lost(value.at, what, "it is not a number", "");
+            return self.out.not_converted(value.at, what, "it is not a number", "");
         };
         let free: Vec<String> = get(ingress, "limit-whitelist")
             .map(|it| it.split(',').map(|it| it.trim().to_owned()).collect())
@@ -411,7 +417,7 @@ impl Ingress<'_> {
             Plug::of(draft!(RateLimiting { limits, headers: "none", status_code: 503 }))
         };
         made.plugins.push(plug.when(when.when()));
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
     }
 }
 

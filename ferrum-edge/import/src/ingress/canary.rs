@@ -105,7 +105,7 @@ impl Ingress<'_> {
             Some(None) => {
                 let what = format!("{what}: canary-weight");
                 let why = "its canary is asked in another way; the main one gets all requests";
-                self.out.lost(path.at, what, why, "use the plugin `traffic_split`");
+                self.out.not_converted(path.at, what, why, "use the plugin `traffic_split`");
             }
             None => {}
         }
@@ -117,7 +117,7 @@ impl Ingress<'_> {
         let own = self.canary_common(&what, ingress);
         let spec = ingress.get("spec").cloned().unwrap_or_default();
         for tls in spec.each("tls") {
-            self.out.needless(
+            self.out.not_needed(
                 tls.at,
                 format_args!("{what}: tls"),
                 "ingress-nginx takes it from the main Ingress",
@@ -142,7 +142,7 @@ impl Ingress<'_> {
                     let why = "its main Ingress, whose guards it has, is not in the files";
                     let place = format!("{what}: {host}{text}");
                     let todo = "add the manifest of the main Ingress";
-                    let is_closed = self.out.guard(backend.at, place, why, todo);
+                    let is_closed = self.out.guard_not_converted(backend.at, place, why, todo);
                     (Common { settings: defaults(), is_closed, ..Common::default() }, path.cloned(), false)
                 }
             };
@@ -154,11 +154,11 @@ impl Ingress<'_> {
             }
             match as_main {
                 Some(path) => self.path(&what, &path, &host, &common, &mut route),
-                None => route.matches.push(draft!(Match { path: Matcher::prefix("/") }).into()),
+                None => route.matches.push(draft!(Match { path: Matcher::prefix("/") })),
             }
             self.place(route, &common, redirects_plain);
         }
-        self.out.done(ingress.at, what);
+        self.out.converted(ingress.at, what);
     }
 
     pub(super) fn canary(&mut self, what: &str, value: &Node, ingress: &Node, made: &mut Common) {
@@ -180,7 +180,7 @@ impl Ingress<'_> {
         if let Some(cookie) = get(ingress, "canary-by-cookie") {
             ways.push(Cond::cookie(cookie, Matcher::exact("always")));
         }
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
         made.canary = Some(ways).filter(|ways| !ways.is_empty());
     }
 }

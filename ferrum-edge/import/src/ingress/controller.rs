@@ -77,11 +77,11 @@ impl Ingress<'_> {
         let networks =
             || (!list.is_empty() && list.iter().all(|it| text::is_network(it))).then(|| list.clone());
         match key {
-            _ if said.is_empty() => self.out.needless(value.at, what, "it says nothing"),
+            _ if said.is_empty() => self.out.not_needed(value.at, what, "it says nothing"),
             "global-auth-url" => self.global_auth(what, said, value, data),
             "whitelist-source-range" | "allowlist-source-range" | "denylist-source-range" | "block-cidrs" => {
                 let Some(networks) = networks() else {
-                    return self.close_all(what, value, "these are not networks");
+                    return self.close_all_routes(what, value, "these are not networks");
                 };
                 match key {
                     // A plugin of an Ingress's own would take the place of a global one.
@@ -89,17 +89,17 @@ impl Ingress<'_> {
                     "denylist-source-range" => self.all.deny = Some(networks),
                     _ => self.all.allow = Some(networks),
                 }
-                self.out.done(value.at, what);
+                self.out.converted(value.at, what);
             }
             "block-user-agents" => self.block(what, "user-agent", value, &list),
             "block-referers" => self.block(what, "referer", value, &list),
             "ssl-redirect" => {
                 self.all.redirects = Some(said != "false");
-                self.out.done(value.at, what);
+                self.out.converted(value.at, what);
             }
             "force-ssl-redirect" => {
                 self.all.forces_redirects = said == "true";
-                self.out.done(value.at, what);
+                self.out.converted(value.at, what);
             }
             "use-forwarded-headers" | "proxy-real-ip-cidr" | "use-proxy-protocol" => {
                 self.trusts(what, key, said, value, data);
@@ -111,33 +111,33 @@ impl Ingress<'_> {
                 self.all.settings = all.settings;
             }
             "enable-modsecurity" | "enable-owasp-modsecurity-crs" if said == "true" => {
-                self.close_all(what, value, "its rules are not in the manifest; see the plugin `waf`");
+                self.close_all_routes(what, value, "its rules are not in the manifest; see the plugin `waf`");
             }
             "modsecurity-snippet" | "global-auth-response-headers" | "no-auth-locations" => {
-                self.out.done(value.at, what);
+                self.out.converted(value.at, what);
             }
             "http-snippet" | "server-snippet" | "location-snippet" if is_guard(said) => {
-                self.close_all(what, value, "it may guard: nginx's directives are not translated");
+                self.close_all_routes(what, value, "it may guard: nginx's directives are not translated");
             }
             "global-auth-signin" | "global-auth-signin-redirect-param" | "global-auth-cache-key" => {
                 let why = "requests that are refused get the answer of the authentication server";
-                self.out.lost(value.at, what, why, "use the plugin `oidc` for logins");
+                self.out.not_converted(value.at, what, why, "use the plugin `oidc` for logins");
             }
             "proxy-set-headers" | "add-headers" | "custom-http-errors" => {
-                self.out.lost(value.at, what, "it is not translated", "use a plugin");
+                self.out.not_converted(value.at, what, "it is not translated", "use a plugin");
             }
             _ if ["auth", "deny", "allow", "block", "modsecurity"].iter().any(|word| key.contains(word))
                 && !matches!(key, "allow-snippet-annotations" | "allow-backend-server-header")
                 && said != "false" =>
             {
-                self.close_all(what, value, "it may guard, and is not known");
+                self.close_all_routes(what, value, "it may guard, and is not known");
             }
-            _ => self.out.lost(value.at, what, "it is a setting of nginx's, and not translated", ""),
+            _ => self.out.not_converted(value.at, what, "it is a setting of nginx's, and not translated", ""),
         }
     }
 
-    fn close_all(&mut self, what: &str, value: &Node, why: &str) {
-        self.all.is_closed |= self.out.guard(value.at, what, why, TODO);
+    fn close_all_routes(&mut self, what: &str, value: &Node, why: &str) {
+        self.all.is_closed |= self.out.guard_not_converted(value.at, what, why, TODO);
     }
 
     /// A plugin for all proxies.
@@ -152,10 +152,10 @@ impl Ingress<'_> {
     fn global_auth(&mut self, what: &str, said: &str, value: &Node, data: &Node) {
         let has = |key: &str| data.text_of(key).is_some_and(|it| !it.trim().is_empty());
         if said.contains('$') || text::url(said).is_none() {
-            return self.close_all(what, value, "its URL has variables, or is none");
+            return self.close_all_routes(what, value, "its URL has variables, or is none");
         }
         if has("global-auth-snippet") {
-            return self.close_all(what, value, "it has a snippet of nginx's directives");
+            return self.close_all_routes(what, value, "it has a snippet of nginx's directives");
         }
         let split = |key: &str| -> Option<Vec<String>> {
             let list = data.text_of(key)?.split(',').map(|it| it.trim().to_owned());
@@ -170,7 +170,7 @@ impl Ingress<'_> {
         let free =
             split("no-auth-locations").unwrap_or_else(|| vec!["/.well-known/acme-challenge".to_owned()]);
         self.all.auth = Some((config, free));
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
     }
 
     /// Values of a header that are refused: plain ones whatever their case, and regexes behind `~` or `~*`.
@@ -189,12 +189,12 @@ impl Ingress<'_> {
             text::is_regex(&whole).then(|| Matcher::regex(whole))
         };
         let Some(all) = list.iter().map(one).collect::<Option<Vec<_>>>() else {
-            return self.close_all(what, value, "one of its regexes is none here");
+            return self.close_all_routes(what, value, "one of its regexes is none here");
         };
         let any: Vec<Match> = all.into_iter().map(|how| Match::of_header(header, how)).collect();
         let config = draft!(RequestTermination { status_code: 403, content_type: "text/plain", body: "" });
         self.everywhere(config, draft!(Match { any }));
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
     }
 
     /// Whom nginx believes about clients' addresses.
@@ -208,7 +208,7 @@ impl Ingress<'_> {
             let list: Vec<&str> = cidr.split(',').map(str::trim).filter(|it| text::is_network(it)).collect();
             self.out.gateway.trusted_proxies(list);
         }
-        self.out.done(value.at, what);
+        self.out.converted(value.at, what);
     }
 
     /// What the controller does for an Ingress that does not say otherwise.
@@ -236,8 +236,12 @@ impl Ingress<'_> {
             }
             None if says(ingress, "enable-global-auth") => {
                 let why = "the server to ask is in the controller's ConfigMap, which is not in the files";
-                made.is_closed |=
-                    self.out.guard(ingress.at, format_args!("{what}: enable-global-auth"), why, TODO);
+                made.is_closed |= self.out.guard_not_converted(
+                    ingress.at,
+                    format_args!("{what}: enable-global-auth"),
+                    why,
+                    TODO,
+                );
             }
             None => {}
         }

@@ -83,7 +83,7 @@ impl Ingress<'_> {
         }
         let what = format!("{what}: host {host}");
         let why = format!("Ingress {space}/{other} guards the whole host in a way that is not translated");
-        self.out.guard(rule.at, what, why, super::annotations::TODO)
+        self.out.guard_not_converted(rule.at, what, why, super::annotations::TODO)
     }
 
     /// Gives hosts their other names. One that is a host of its own stays that.
@@ -98,7 +98,7 @@ impl Ingress<'_> {
                     self.alias_regex(annotation, &alias, regex);
                 } else if self.hosts.all.contains(&alias) || host.is_empty() {
                     let why = "it is the host of another rule, or all hosts are meant anyway";
-                    self.out.needless(annotation, format_args!("server-alias {alias}"), why);
+                    self.out.not_needed(annotation, format_args!("server-alias {alias}"), why);
                 } else if !names.contains(&alias) {
                     names.push(alias);
                 }
@@ -116,7 +116,7 @@ impl Ingress<'_> {
     fn alias_regex(&mut self, at: crate::report::At, alias: &str, regex: &str) {
         let what = format!("server-alias {alias}");
         let why = "of a regex, the hosts are closed";
-        if !self.out.guard(at, what, why, "write the names out") {
+        if !self.out.guard_not_converted(at, what, why, "write the names out") {
             return;
         }
         let mut route = Route::new("closed-alias", To::Closed);
@@ -124,7 +124,7 @@ impl Ingress<'_> {
         if let Some(regex) = text::host_regex(regex) {
             one.authority(Matcher::regex(regex));
         }
-        route.matches.push(one.into());
+        route.matches.push(one);
         route.priority = Some(1_000_000);
         self.out.route(route);
     }

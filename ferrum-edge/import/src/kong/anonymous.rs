@@ -5,16 +5,15 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::callers::{localise, named_configs};
-use super::plugins::{AUTHENTICATION, attach};
+use super::plugins::{attach, authenticates};
 use crate::draft::{HeaderRule, Import, Match, RequestTransformer, draft};
 
 const FIELD: &str = "X-Anonymous-Consumer";
 
 /// Has the field set for anonymous callers, and removes what clients send under this name, wherever callers are asked who they are.
 pub(super) fn tell(out: &mut Import) {
-    let asks = |config: &&Value| AUTHENTICATION.iter().any(|name| config["plugin_name"] == *name);
     let anonymous = |config: &Value| config["config"]["anonymous"].as_str().map(str::to_owned);
-    let configs = || out.plugin_configs.iter().filter(asks);
+    let configs = || out.plugin_configs.iter().filter(|config| authenticates(config));
     // Whom each lets by, by its id.
     let by_id: HashMap<&str, Option<String>> =
         configs().filter_map(|config| Some((config["id"].as_str()?, anonymous(config)))).collect();

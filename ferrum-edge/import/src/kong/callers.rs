@@ -136,7 +136,7 @@ impl Kong {
                     self.place_caller_plugin(&one, &plug, &identifying, known);
                 }
                 None if is_harmless(&theirs) => {
-                    self.out.miss(&one.place, "its settings have no counterpart here");
+                    self.out.not_converted_here(&one.place, "its settings have no counterpart here");
                 }
                 None => self.leave_out(&one),
             }
@@ -187,7 +187,7 @@ impl Kong {
         }
         if parts.is_empty() {
             let why = "no route asks who callers are";
-            return self.out.needless(one.plugin.at, &one.place, why);
+            return self.out.not_needed(one.plugin.at, &one.place, why);
         }
         let mut overlaps = false;
         for (last, proxies) in parts {
@@ -197,8 +197,11 @@ impl Kong {
             } else {
                 self.narrow(ours, &proxies, &one.callers, known);
             }
-            let id =
-                self.out.shared_plugin(&format!("{}-{ours}", slug(&one.callers)), ours, plug.config.clone());
+            let id = self.out.shared_plugin(
+                &format!("{}-{ours}", slug(&one.callers)),
+                ours,
+                (*plug.config).clone(),
+            );
             if let Some(config) = self.out.plugin_configs.last_mut() {
                 config["when"] = one.callers.condition().into();
                 if is_early {
@@ -221,7 +224,7 @@ impl Kong {
                 let why = "the same plugin of a service or route holds for these callers as well";
                 self.out.partial(one.plugin.at, &one.place, why, "");
             }
-            _ => self.out.done(one.plugin.at, &one.place),
+            _ => self.out.converted(one.plugin.at, &one.place),
         }
     }
 
@@ -264,7 +267,12 @@ impl Kong {
     /// Leaves out the consumers that a guard is for: they would get in without it.
     fn leave_out(&mut self, one: &CallerPlugin) {
         let why = "its settings have no counterpart here; the consumers that it is for are left out";
-        if !self.out.guard(one.plugin.at, &one.place, why, "add it with plugins whose `when` names them") {
+        if !self.out.guard_not_converted(
+            one.plugin.at,
+            &one.place,
+            why,
+            "add it with plugins whose `when` names them",
+        ) {
             return;
         }
         match &one.callers {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::callers::Callers;
 use super::{Kong, is_off, list, name, ours, plugins, some, text};
-use crate::draft::{Consumer, draft, set};
+use crate::draft::{Consumer, draft};
 use crate::report::At;
 use crate::tree::Node;
 
@@ -15,7 +15,7 @@ impl Kong {
         self.out.here = consumer.at;
         let username = text(consumer, "username").or_else(|| text(consumer, "custom_id"));
         let Some(username) = username else {
-            self.out.miss("consumer", "it has neither username nor custom_id");
+            self.out.not_converted_here("consumer", "it has neither username nor custom_id");
             return;
         };
         let place = format!("consumer {username}");
@@ -32,7 +32,7 @@ impl Kong {
             credentials: (!credentials.is_empty()).then_some(credentials),
             acl_groups: some(groups),
         });
-        self.leftovers(
+        self.report_object(
             &place,
             consumer,
             &[
@@ -67,10 +67,10 @@ impl Kong {
         plugin.see_all();
         let consumer = consumer.map(|name| self.usernames.get(&name).cloned().unwrap_or(name));
         if is_off(plugin) {
-            self.out.needless(plugin.at, place, "it is switched off");
+            self.out.not_needed(plugin.at, place, "it is switched off");
         } else if plugins::is_harmless(&name(plugin)) {
-            self.out.miss(place, why);
-        } else if self.out.guard(
+            self.out.not_converted_here(place, why);
+        } else if self.out.guard_not_converted(
             plugin.at,
             place,
             format_args!("{why}; the consumer is left out"),
@@ -105,7 +105,7 @@ impl Kong {
             };
             let called = self.usernames.get(&said).unwrap_or(&said);
             match consumers.get(called.as_str()).copied() {
-                Some(username) => set(settings, "anonymous", username),
+                Some(username) => drop(settings.insert("anonymous".to_owned(), username.into())),
                 None => {
                     settings.shift_remove("anonymous");
                     gone.push((id, said));

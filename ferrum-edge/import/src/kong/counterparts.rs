@@ -71,8 +71,8 @@ impl SettingsReader<'_> {
         self.config.get(key).and_then(Node::uint)
     }
 
-    pub(super) fn miss(&mut self, key: &str, why: &str) {
-        self.out.miss(format_args!("{}.{key}", self.place), why);
+    pub(super) fn not_converted(&mut self, key: &str, why: &str) {
+        self.out.not_converted_here(format_args!("{}.{key}", self.place), why);
     }
 
     /// Whether a key says something.
@@ -93,11 +93,14 @@ impl SettingsReader<'_> {
     /// What all authentication plugins have: whether credentials are hidden, and who callers without one are.
     pub(super) fn authentication(&mut self) -> (bool, Option<String>) {
         if !self.flag("run_on_preflight", true) {
-            self.miss("run_on_preflight", "preflight requests are asked for a credential, too; see `cors`");
+            self.not_converted(
+                "run_on_preflight",
+                "preflight requests are asked for a credential, too; see `cors`",
+            );
         }
         let anonymous = text(self.config, "anonymous").filter(|it| !it.is_empty()).map(str::to_owned);
         if anonymous.is_some() {
-            self.miss("anonymous", "a wrong credential is refused here");
+            self.not_converted("anonymous", "a wrong credential is refused here");
         }
         (self.flag("hide_credentials", false), anonymous)
     }
@@ -117,7 +120,7 @@ impl SettingsReader<'_> {
             })
             .collect();
         if self.says("key_in_body") {
-            self.miss("key_in_body", "the key is not looked for in bodies");
+            self.not_converted("key_in_body", "the key is not looked for in bodies");
         }
         let (hide_credentials, anonymous) = self.authentication();
         Plug::of(draft!(KeyAuth { key_location: places, hide_credentials, anonymous }))
@@ -138,7 +141,7 @@ impl SettingsReader<'_> {
         }
         let (hide_credentials, anonymous) = self.authentication();
         if algorithms.is_empty() || kept.len() < algorithms.len() {
-            self.miss("algorithms", "HMAC-SHA1 is not accepted");
+            self.not_converted("algorithms", "HMAC-SHA1 is not accepted");
         }
         Some(Plug::of(draft!(HmacAuth {
             schemes: ["authorization"],
@@ -173,7 +176,10 @@ impl SettingsReader<'_> {
         .collect();
         let verified = texts(self.config, "claims_to_verify");
         if verified.is_empty() {
-            self.miss("claims_to_verify", "`exp` and `nbf` of tokens that have them are verified here");
+            self.not_converted(
+                "claims_to_verify",
+                "`exp` and `nbf` of tokens that have them are verified here",
+            );
         }
         let (hide_credentials, anonymous) = self.authentication();
         Some(Plug::of(draft!(JwtAuth {
@@ -192,7 +198,7 @@ impl SettingsReader<'_> {
             return self.cannot(format!("`{key}`: only the groups of consumers' ACLs are known"));
         }
         if self.flag("hide_groups_header", false) {
-            self.miss("hide_groups_header", "targets get X-Consumer-Groups");
+            self.not_converted("hide_groups_header", "targets get X-Consumer-Groups");
         }
         let (allowed_groups, disallowed_groups) = (self.list("allow"), self.list("deny"));
         Some(Plug::of(draft!(AccessControl { allowed_groups, disallowed_groups })))
@@ -200,7 +206,7 @@ impl SettingsReader<'_> {
 
     fn ip_restriction(&mut self) -> Plug {
         if self.says("message") {
-            self.miss("message", "refusals have a text of their own");
+            self.not_converted("message", "refusals have a text of their own");
         }
         let (allow, deny) = (self.list("allow"), self.list("deny"));
         Plug::of(draft!(IpRestriction { allow, deny, status_code: self.number("status") }))
@@ -242,7 +248,7 @@ impl SettingsReader<'_> {
             "consumer-group" => "group".to_owned(),
             "header" => format!("header:{}", text(self.config, "header_name")?),
             "path" | "service" => {
-                self.miss("limit_by", "the limit is for each proxy");
+                self.not_converted("limit_by", "the limit is for each proxy");
                 "route".to_owned()
             }
             other => {
@@ -253,7 +259,7 @@ impl SettingsReader<'_> {
         let redis = match text(self.config, "policy") {
             Some("redis") => self.redis(),
             Some(policy) if policy != "local" => {
-                self.miss("policy", "each gateway counts for itself");
+                self.not_converted("policy", "each gateway counts for itself");
                 None
             }
             _ => None,
@@ -294,7 +300,7 @@ impl SettingsReader<'_> {
         }
         let mut credentials = self.flag("credentials", false);
         if credentials && origins.iter().any(|origin| origin == "*") {
-            self.miss(
+            self.not_converted(
                 "credentials",
                 "every origin together with credentials is refused here; there are none",
             );
@@ -302,7 +308,7 @@ impl SettingsReader<'_> {
         }
         let headers = self.list("headers").or_else(|| (!credentials).then(|| vec!["*".to_owned()]));
         if headers.is_none() {
-            self.miss("headers", "beside credentials only the usual request headers are allowed");
+            self.not_converted("headers", "beside credentials only the usual request headers are allowed");
         }
         Some(Plug::of(draft!(Cors {
             allowed_origins: origins,
@@ -335,8 +341,10 @@ impl SettingsReader<'_> {
                     name if name == query => "query",
                     _ => {
                         if !items.is_empty() {
-                            self.out
-                                .miss(format_args!("{}.{theirs}.{list}", self.place), "it is not changed");
+                            self.out.not_converted_here(
+                                format_args!("{}.{theirs}.{list}", self.place),
+                                "it is not changed",
+                            );
                         }
                         continue;
                     }
@@ -344,7 +352,12 @@ impl SettingsReader<'_> {
                 for item in items {
                     match rule(operation, target, item) {
                         Some(rule) => rules.push(rule),
-                        None => rules.extend(self.untold(&format!("{theirs}.{list}"), ours, target, item)),
+                        None => rules.extend(self.value_not_converted(
+                            &format!("{theirs}.{list}"),
+                            ours,
+                            target,
+                            item,
+                        )),
                     }
                 }
             }
@@ -352,14 +365,14 @@ impl SettingsReader<'_> {
         Plug::of_rules(ours, rules)
     }
 
-    /// Names a value that is not translated. Where a target would not get what the client sends, it is removed: it does not pass
+    /// Reports a value that is not converted. Where a target would not get what the client sends, it is removed: it does not pass
     /// for what Kong says in its place.
-    fn untold(&mut self, key: &str, ours: &str, target: &str, item: &str) -> Option<HeaderRule> {
+    fn value_not_converted(&mut self, key: &str, ours: &str, target: &str, item: &str) -> Option<HeaderRule> {
         let replaces = key.starts_with("replace.") || key.starts_with("rename.");
         let is_removed = replaces && ours == "request_transformer";
         let rest = if is_removed { "; what the client sends is removed" } else { "" };
         let why = format!("values with expressions are not translated{rest}");
-        self.out.miss(format_args!("{}.{key}: `{item}`", self.place), why);
+        self.out.not_converted_here(format_args!("{}.{key}: `{item}`", self.place), why);
         let name = item.split(':').next().unwrap_or_default();
         if is_removed { rule("remove", target, name) } else { None }
     }

@@ -1,5 +1,7 @@
 //! Kong's routes by expression: `http.path ^= "/api" && (http.method == "GET" || net.src.ip in 10.0.0.0/8)`.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 use super::order::Rank;
@@ -45,7 +47,7 @@ impl Kong {
         let parsed = parse(said, false);
         let is_closed = parsed.is_none();
         if is_closed
-            && !self.out.guard(
+            && !self.out.guard_not_converted(
                 route.at,
                 format!("{place}.expression"),
                 NOT_TRANSLATED,
@@ -57,7 +59,7 @@ impl Kong {
         let wide = || parse(said, true).unwrap_or(Expression { cond: Cond::Always, prefixes: None });
         let Expression { cond, prefixes } = parsed.unwrap_or_else(wide);
         if cond == Cond::Never {
-            return self.out.needless(route.at, format!("{place}.expression"), "it takes no request");
+            return self.out.not_needed(route.at, format!("{place}.expression"), "it takes no request");
         }
         let called = name(route);
         let id = self.out.id("proxy", if called == "unnamed" { service } else { &called });
@@ -65,7 +67,7 @@ impl Kong {
         proxy.append(&mut common.clone());
         let strips = super::routes::rules(route, &mut proxy);
         proxy.strip_listen_path(false);
-        proxy.matches([cond.with_path(&Matcher::prefix("/").into())]);
+        proxy.matches([cond.with_path(Matcher::prefix("/"))]);
         let priority = route.get("priority").and_then(Node::int).unwrap_or(0);
         let rank = self.priorities.binary_search(&priority).unwrap_or(0);
         // Those of one priority are asked in the order in which they come.
@@ -96,15 +98,15 @@ impl Kong {
         let at = self.out.proxies.len();
         self.out.proxies.push(proxy.into());
         if is_closed {
-            self.close(&id);
+            self.close_route(&id);
         } else {
             for plug in super::routes::refusals(route) {
-                self.out.plugin_when(&id, plug.name, plug.config, plug.when.as_ref());
+                self.out.plugin_when(&id, plug.name, Rc::unwrap_or_clone(plug.config), plug.when.as_deref());
             }
         }
         self.of_route.entry(called).or_default().push(at);
         self.of_service.entry(service.to_owned()).or_default().push(at);
-        self.leftovers(place, route, &[super::routes::KNOWN, &["expression", "priority"]].concat());
+        self.report_object(place, route, &[super::routes::KNOWN, &["expression", "priority"]].concat());
         for plugin in list(route, "plugins") {
             self.later(Rank::Route, place, plugin, Some(&[at]));
         }

@@ -22,21 +22,23 @@ const OWNED: &[(&str, &str, &str)] = &[
 ];
 
 /// The document with all of that in its place.
-pub(super) fn whole(out: &mut Import, document: &Node) -> Node {
+pub(super) fn whole(out: &mut Import, document: Node) -> Node {
     let version = document.get("_format_version").and_then(Node::plain).unwrap_or_default();
     let mut folding = Folding {
         out,
         shared: document.get("_plugin_configs").map_or_else(Vec::new, |it| it.entries().to_vec()),
         defaults: document.path(&["_info", "defaults"]).map_or_else(Vec::new, |it| it.entries().to_vec()),
-        vaults: vaults(document),
+        vaults: vaults(&document),
         is_old: version.starts_with("1.") || version.starts_with("2."),
         known: References::default(),
     };
-    let mut entries: Vec<(String, Node)> = Vec::new();
-    for (key, value) in document.all_entries() {
-        if key != "_plugin_configs" && key != "vaults" {
-            entries.push((key.clone(), folding.node(key, value)));
-        }
+    let mut entries = match document.value {
+        NodeValue::Map(entries) => entries,
+        _ => Vec::new(),
+    };
+    entries.retain(|(key, _)| key != "_plugin_configs" && key != "vaults");
+    for (key, value) in &mut entries {
+        folding.node(key, value);
     }
     for (section, owners, named) in OWNED {
         belong(&mut entries, section, owners, named);
@@ -82,31 +84,31 @@ struct Folding<'o> {
 }
 
 impl Folding<'_> {
-    /// A value of a section.
-    fn node(&mut self, section: &str, node: &Node) -> Node {
-        let value = match &node.value {
-            NodeValue::Text(text) => NodeValue::Text(self.text(node.at, text)),
-            NodeValue::List(list) => {
-                NodeValue::List(list.iter().map(|item| self.node(section, item)).collect())
+    /// A value of a section. Who reads it is not known yet.
+    fn node(&mut self, section: &str, node: &mut Node) {
+        node.forget_read();
+        match &mut node.value {
+            NodeValue::Text(text) => {
+                if let Some(made) = self.text(node.at, text) {
+                    *text = made;
+                }
             }
-            NodeValue::Map(entries) => {
-                let mut made: Vec<(String, Node)> =
-                    entries.iter().map(|(key, value)| (key.clone(), self.node(key, value))).collect();
-                self.settings(&mut made);
+            NodeValue::List(list) => list.iter_mut().for_each(|item| self.node(section, item)),
+            NodeValue::Map(made) => {
+                made.iter_mut().for_each(|(key, value)| self.node(key, value));
+                self.settings(made);
                 let singular = section.strip_suffix('s').unwrap_or(section);
                 if let Some((_, defaults)) = self.defaults.iter().find(|(key, _)| key == singular) {
-                    fill(&mut made, defaults.all_entries());
+                    fill(made, defaults.all_entries());
                 }
                 if self.is_old && section == "routes" {
                     made.iter_mut()
                         .filter(|(key, _)| key == "paths")
                         .for_each(|(_, paths)| as_regexes(paths));
                 }
-                NodeValue::Map(made)
             }
-            other => other.clone(),
-        };
-        Node::new(node.at, value)
+            NodeValue::Null | NodeValue::Bool(_) | NodeValue::Int(_) | NodeValue::Float(_) => {}
+        }
     }
 
     /// Gives a plugin the settings that it shares with others. Its own count where both say something.
@@ -126,16 +128,17 @@ impl Folding<'_> {
         }
     }
 
-    /// A text with references to variables as the gateway writes them. One that stayed as it is would be a secret that everybody
-    /// knows.
-    fn text(&mut self, at: At, text: &str) -> String {
-        if let Some(found) = self.known.vault.as_ref().and_then(|regex| regex.captures(text.trim())) {
-            return self.secret(at, &found[1], &found[2]);
+    /// A text with references to variables as the gateway writes them; `None` without references. One that stayed as it is would
+    /// be a secret that everybody knows.
+    fn text(&mut self, at: At, text: &str) -> Option<String> {
+        if !text.contains('{') {
+            return None;
         }
-        let Some(deck) = self.known.deck.as_ref().filter(|_| text.contains("${{")) else {
-            return text.to_owned();
-        };
-        deck.replace_all(text, |found: &Captures<'_>| format!("${{env:{}}}", &found[1])).into_owned()
+        if let Some(found) = self.known.vault.as_ref().and_then(|regex| regex.captures(text.trim())) {
+            return Some(self.secret(at, &found[1], &found[2]));
+        }
+        let deck = self.known.deck.as_ref().filter(|_| text.contains("${{"))?;
+        Some(deck.replace_all(text, |found: &Captures<'_>| format!("${{env:{}}}", &found[1])).into_owned())
     }
 
     /// A secret of a vault as a variable.

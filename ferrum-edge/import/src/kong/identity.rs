@@ -97,7 +97,7 @@ impl SettingsReader<'_> {
         let port = self.number("ldap_port").unwrap_or(389);
         let scheme = if ldaps { "ldaps" } else { "ldap" };
         if (ldaps || start_tls) && !self.flag("verify_ldap_host", false) {
-            self.miss("verify_ldap_host", "the directory's certificate is checked here");
+            self.not_converted("verify_ldap_host", "the directory's certificate is checked here");
         }
         let (hide_credentials, anonymous) = self.authentication();
         Some(Plug::of(draft!(LdapAuth {
@@ -182,9 +182,9 @@ impl SettingsReader<'_> {
         }
         self.config.see_all();
         if self.says("anonymous") {
-            self.miss("anonymous", "requests without a token are refused here");
+            self.not_converted("anonymous", "requests without a token are refused here");
         }
-        self.miss("issuer", "it has to be the issuer as tokens name it");
+        self.not_converted("issuer", "it has to be the issuer as tokens name it");
         Some(Plug::of(draft!(JwksAuth { providers: [provider] })))
     }
 
@@ -196,7 +196,7 @@ impl SettingsReader<'_> {
             inner.or_else(|| self.config.get(&format!("redis_{key}")))
         };
         let Some(host) = said("host").and_then(Node::str).map(str::to_owned) else {
-            self.miss("policy", "each gateway counts for itself");
+            self.not_converted("policy", "each gateway counts for itself");
             return None;
         };
         let port = said("port").and_then(Node::uint).unwrap_or(6379);
@@ -233,7 +233,7 @@ impl SettingsReader<'_> {
             .filter(|it| (200..600).contains(it) && !matches!(it, 206 | 304))
             .partition(|it| *it >= 400);
         if self.says("vary_headers") || self.says("vary_query_params") {
-            self.miss("vary_headers", "responses vary by what their own `Vary` says");
+            self.not_converted("vary_headers", "responses vary by what their own `Vary` says");
         }
         let says = !good.is_empty() || !errors.is_empty();
         let errors = some(errors);

@@ -29,6 +29,9 @@ pub(super) fn add(out: &mut Import) {
         let what = "routes with hosts beside routes without";
         return out.partial(At::default(), what, why, "give all of them hosts");
     }
+    if least.is_empty() {
+        return;
+    }
     let belongings = Belongings::of(out);
     for at in 0..out.proxies.len() {
         let proxy = &out.proxies[at];
@@ -43,13 +46,16 @@ pub(super) fn add(out: &mut Import) {
             let below = |pattern: &String| pattern.strip_prefix('*').is_some_and(|end| host.ends_with(end));
             own.is_empty() || !own.contains(host) && own.iter().any(below)
         };
-        // A host with a port is a plain one there, and only a condition here.
-        let at_least = i64::from(!proxy["matches"].to_string().contains("\"authority\""));
-        let lifted: Vec<String> = least
+        let mut wider: Vec<(&String, i64)> = least
             .iter()
-            .filter(|(host, count)| mine >= **count + at_least && is_wider(host))
-            .map(|(host, _)| host.clone())
+            .map(|(host, count)| (host, *count))
+            .filter(|(host, count)| mine >= *count && is_wider(host))
             .collect();
+        // A host with a port is a plain one there, and only a condition here.
+        if !wider.is_empty() && !proxy["matches"].to_string().contains("\"authority\"") {
+            wider.retain(|(_, count)| mine > *count);
+        }
+        let lifted: Vec<String> = wider.into_iter().map(|(host, _)| host.clone()).collect();
         for hosts in lifted.chunks(MAX_HOSTS) {
             add_copy_for(out, &belongings, at, hosts);
         }

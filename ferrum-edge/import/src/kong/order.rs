@@ -103,7 +103,7 @@ impl Kong {
             }
             if left.is_empty() && !proxies.is_empty() {
                 let why = "all of its routes have one of their own";
-                self.out.needless(plugin.at, format_args!("{place}, plugin {called}"), why);
+                self.out.not_needed(plugin.at, format_args!("{place}, plugin {called}"), why);
                 plugin.see_all();
                 continue;
             }
@@ -129,9 +129,13 @@ impl Kong {
         chain.see_all();
         let runs = list(chain, "filters").any(|it| !is_off(it) && it.value != NodeValue::Null);
         if is_off(chain) || !runs {
-            return self.out.needless(chain.at, format_args!("{place}, filter chain"), "it is switched off");
+            return self.out.not_needed(
+                chain.at,
+                format_args!("{place}, filter chain"),
+                "it is switched off",
+            );
         }
         let (place, why) = (format!("{place}, filter chain"), "there is no such plugin here");
-        plugins::unknown(&mut self.out, &place, "filter-chain", why, chain.at, at);
+        plugins::plugin_not_converted(&mut self.out, &place, "filter-chain", why, chain.at, at);
     }
 }

@@ -29,12 +29,12 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     out.here = plugin.at;
     if is_off(plugin) {
         plugin.see_all();
-        return out.needless(plugin.at, place, "it is switched off");
+        return out.not_needed(plugin.at, place, "it is switched off");
     }
     super::defaults::see(&theirs, plugin);
     if theirs == "prometheus" {
         plugin.see_all();
-        return out.needless(plugin.at, place, "metrics are at /metrics of the admin port");
+        return out.not_needed(plugin.at, place, "metrics are at /metrics of the admin port");
     }
     let proxies = match at {
         Where::Proxies(proxies) => Some(proxies),
@@ -49,7 +49,7 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
         Ok(made) => made,
         Err(why) => {
             config.see_all();
-            return unknown(out, &place, &theirs, &why, plugin.at, at);
+            return plugin_not_converted(out, &place, &theirs, &why, plugin.at, at);
         }
     };
     let id = out.id("plugin", &format!("{theirs}-{}", out.plugin_configs.len() + 1));
@@ -57,19 +57,24 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
         Where::Everywhere => "global",
         Where::Proxies(_) => "proxy_group",
     };
-    let (plugin_name, config, when) = (plug.name, plug.config, plug.when);
+    let (plugin_name, config, when) = (plug.name, &*plug.config, plug.when.as_deref());
     out.plugin_configs.push(draft!(PluginConfig { id: &id, plugin_name, scope, config, when }).into());
-    out.done(plugin.at, &place);
+    out.converted(plugin.at, &place);
     let Where::Proxies(proxies) = at else { return };
     if proxies.is_empty() {
-        out.miss(&place, "nothing it runs for was translated");
+        out.not_converted_here(&place, "nothing it runs for was translated");
     }
     attach(out, proxies, &id);
 }
 
 /// Plugins of ours that ask callers who they are.
-pub(super) const AUTHENTICATION: [&str; 7] =
+const AUTHENTICATION: [&str; 7] =
     ["key_auth", "basic_auth", "hmac_auth", "jwt_auth", "ldap_auth", "oauth2_introspection", "jwks_auth"];
+
+/// Whether a plugin config of ours asks callers who they are.
+pub(super) fn authenticates(config: &Value) -> bool {
+    config.get("plugin_name").and_then(Value::as_str).is_some_and(|name| AUTHENTICATION.contains(&name))
+}
 
 /// Plugins that keep nobody out: without them more is answered slower, or less is counted, and nothing is opened.
 const HARMLESS: &[&str] = &[
@@ -108,13 +113,20 @@ pub(super) fn is_harmless(theirs: &str) -> bool {
     HARMLESS.contains(&theirs)
 }
 
-/// A plugin there is none like: whatever it may have guarded is closed.
-pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, why: &str, line: At, at: Where<'_>) {
+/// Reports a plugin that is not converted, and closes the proxies that it may have guarded.
+pub(super) fn plugin_not_converted(
+    out: &mut Import,
+    place: &str,
+    theirs: &str,
+    why: &str,
+    line: At,
+    at: Where<'_>,
+) {
     if is_harmless(theirs) {
-        out.miss(place, why);
+        out.not_converted_here(place, why);
         return;
     }
-    if !out.guard(
+    if !out.guard_not_converted(
         line,
         place,
         why,
@@ -122,7 +134,7 @@ pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, why: &str, li
     ) {
         return;
     }
-    let config = RequestTermination::closed().into();
+    let config = RequestTermination::of_closed_route().into();
     let id = out.shared_plugin(&format!("closed-{theirs}"), "request_termination", config);
     match at {
         Where::Everywhere => {
@@ -147,21 +159,21 @@ pub(super) fn attach(out: &mut Import, proxies: &[usize], id: &str) {
 
 /// Kong asks every authentication plugin of a route; the gateway would be content with one.
 pub(super) fn all_authenticate(out: &mut Import) {
-    let is_auth = |config: &&Value| AUTHENTICATION.iter().any(|name| config["plugin_name"] == *name);
-    let everywhere =
-        out.plugin_configs.iter().filter(is_auth).filter(|config| config["scope"] == "global").count();
-    let auth: HashSet<String> =
-        out.plugin_configs.iter().filter(is_auth).map(|config| config["id"].to_string()).collect();
-    let lenient: HashSet<String> = out
-        .plugin_configs
-        .iter()
-        .filter(is_auth)
-        .filter(|config| config["config"].get("anonymous").is_some())
-        .map(|config| config["id"].to_string())
-        .collect();
+    let id = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let (mut everywhere, mut auth, mut lenient) = (0, HashSet::new(), HashSet::new());
+    for config in out.plugin_configs.iter().filter(|config| authenticates(config)) {
+        everywhere += usize::from(config["scope"] == "global");
+        auth.extend(id(config, "id"));
+        if config["config"].get("anonymous").is_some() {
+            lenient.extend(id(config, "id"));
+        }
+    }
+    if auth.is_empty() {
+        return;
+    }
     for proxy in &mut out.proxies {
         let own = proxy.get("plugins").and_then(Value::as_array).into_iter().flatten();
-        let own: Vec<String> = own.map(|named| named["plugin_config_id"].to_string()).collect();
+        let own: Vec<String> = own.filter_map(|named| id(named, "plugin_config_id")).collect();
         let mine = || own.iter().filter(|id| auth.contains(*id));
         if mine().count() + everywhere > 1 {
             // Those that let anonymous callers by are content with what another one found.
@@ -195,7 +207,7 @@ pub(super) fn credentials(
                 let password = secret(out, &at("basicauth_credentials"), password);
                 passwords.extend(password.map(|password| draft!(BasicCredential { password })));
             }
-            _ => out.miss(
+            _ => out.not_converted_here(
                 format_args!("{place}.basicauth_credentials"),
                 "a username of its own, or no password in the clear",
             ),
@@ -212,18 +224,20 @@ pub(super) fn credentials(
                 draft!(JwtCredential { secret })
             }
             _ => {
-                out.miss(place, "a secret has to have 32 bytes or more");
+                out.not_converted_here(place, "a secret has to have 32 bytes or more");
                 continue;
             }
         };
         match text(credential, "key") {
             Some(name) if name == username || Some(name) == custom_id => {}
             Some(name) if custom_id.is_none() && known_as.is_none() => {
-                out.miss(&place, format_args!("tokens name it `{name}`, which is its custom_id now"));
+                let why = format_args!("tokens name it `{name}`, which is its custom_id now");
+                out.not_converted_here(&place, why);
                 known_as = Some(name.to_owned());
             }
             _ => {
-                out.miss(place, "tokens have to name the consumer by its username or custom_id");
+                let why = "tokens have to name the consumer by its username or custom_id";
+                out.not_converted_here(place, why);
                 continue;
             }
         }
@@ -236,9 +250,10 @@ pub(super) fn credentials(
                 let key = secret(out, &at("hmacauth_credentials"), written);
                 hmacs.extend(key.map(|key| draft!(HmacCredential { secret: key })));
             }
-            _ => {
-                out.miss(format_args!("{place}.hmacauth_credentials"), "a username of its own, or no secret")
-            }
+            _ => out.not_converted_here(
+                format_args!("{place}.hmacauth_credentials"),
+                "a username of its own, or no secret",
+            ),
         }
     }
     let made = draft!(Credentials {

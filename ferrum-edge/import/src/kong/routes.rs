@@ -6,8 +6,7 @@ use super::order::Rank;
 use super::{Kong, list, name, reference, some, texts};
 use crate::cond::Cond;
 use crate::draft::{
-    Import, Match, Matcher, Plug, Proxy, Redirect, RequestTermination, Tls, draft, set, with_facet,
-    without_target,
+    Import, Match, Matcher, Plug, Proxy, Redirect, RequestTermination, Tls, draft, without_target,
 };
 use crate::text;
 use crate::tree::{Node, NodeValue};
@@ -94,7 +93,7 @@ impl Kong {
         self.out.here = route.at;
         let place = format!("route {called}");
         let Some(backend) = self.services.get(service).cloned() else {
-            self.out.miss(&place, format_args!("its service `{service}` is not translated"));
+            self.out.not_converted_here(&place, format_args!("its service `{service}` is not translated"));
             return;
         };
         let scheme = backend.get("backend_scheme").and_then(Value::as_str);
@@ -117,7 +116,7 @@ impl Kong {
                 self.of_service.entry(service.to_owned()).or_default().push(at);
             }
         }
-        self.leftovers(&place, route, KNOWN);
+        self.report_object(&place, route, KNOWN);
         let proxies = self.of_route.get(&called).cloned().unwrap_or_default();
         for plugin in list(route, "plugins") {
             self.later(Rank::Route, &place, plugin, Some(&proxies));
@@ -166,23 +165,23 @@ impl Kong {
         proxy.priority(asked.weight + regex);
         self.out.proxies.push(proxy.into());
         if is_closed || asked.is_closed || matches!(hosts, Hosts::Unknown) {
-            return self.close(&id);
+            return self.close_route(&id);
         }
         for plug in &asked.refusals {
-            self.out.plugin_when(&id, plug.name, plug.config.clone(), plug.when.as_ref());
+            self.out.plugin_when(&id, plug.name, (*plug.config).clone(), plug.when.as_deref());
         }
     }
 
     /// Answers 503 to all that a proxy takes.
-    pub(super) fn close(&mut self, id: &str) {
-        self.out.plugin(id, "request_termination", RequestTermination::closed().into());
+    pub(super) fn close_route(&mut self, id: &str) {
+        self.out.plugin(id, "request_termination", RequestTermination::of_closed_route().into());
     }
 
     /// What all paths of a route have in common. `None` leaves it out, where what can't be said is not to be closed.
     fn asked(&mut self, place: &str, route: &Node, common: &mut Proxy) -> Option<RouteDemands> {
         let narrower = narrower(route, &["sources", "destinations"]);
         if let Some(key) = narrower {
-            self.out.guard(
+            self.out.guard_not_converted(
                 route.at,
                 format_args!("{place}.{key}"),
                 NOT_TRANSLATED,
@@ -194,7 +193,12 @@ impl Kong {
         let hosts = self.hosts(place, route);
         if conditions(route, common).is_none() {
             let why = format!("a regex that looks around or refers back is none here; {NOT_TRANSLATED}");
-            self.out.guard(route.at, format_args!("{place}.headers"), why, "write it otherwise");
+            self.out.guard_not_converted(
+                route.at,
+                format_args!("{place}.headers"),
+                why,
+                "write it otherwise",
+            );
             common.matches(some(texts(route, "methods")).map(|methods| vec![draft!(Match { methods })]));
             is_closed = true;
         }
@@ -217,7 +221,7 @@ impl Kong {
             };
             let what = format!("{place}.paths `{path}`");
             let why = format!("it looks around, refers back, or is too large; {NOT_TRANSLATED}");
-            if self.out.guard(route.at, what, why, "write it otherwise") {
+            if self.out.guard_not_converted(route.at, what, why, "write it otherwise") {
                 paths.push(RoutePath { path: Some(beginning(regex)), is_closed: true });
             }
         }
@@ -240,7 +244,7 @@ impl Kong {
                 Some(some) => patterns.extend(some),
                 None => {
                     let what = format!("{place}.hosts `{host}`");
-                    if self.out.guard(route.at, what, NOT_TRANSLATED, "write other hosts") {
+                    if self.out.guard_not_converted(route.at, what, NOT_TRANSLATED, "write other hosts") {
                         unknown = vec![Hosts::Unknown];
                     }
                 }
@@ -263,7 +267,7 @@ impl Kong {
             return if path.len() > 1 { path.trim_end_matches('/').to_owned() } else { path.to_owned() };
         };
         if strips {
-            self.out.miss(
+            self.out.not_converted_here(
                 format_args!("{place}.paths"),
                 format_args!(
                     "`{path}`: what a regex leaves of the path is stripped as well; see strip_listen_path"
@@ -414,13 +418,15 @@ fn host_pattern(host: &str) -> Option<Vec<Match>> {
 
 /// Has a proxy take what it asks for with any of these conditions.
 fn with_any(proxy: &mut Proxy, patterns: &[Match]) {
-    let any = Value::from(match patterns {
+    let any = match patterns {
         [one] => one.clone(),
         patterns => draft!(Match { any: patterns.to_vec() }),
-    });
+    };
     let asked = proxy.get("matches").and_then(Value::as_array).cloned();
     let asked = asked.unwrap_or_else(|| vec![Match::default().into()]);
-    proxy.matches(asked.into_iter().map(|one| with_facet(one, &any)).collect::<Vec<Value>>());
+    proxy.matches(
+        asked.into_iter().map(|one| Match::of_condition(one).with_facet(&any)).collect::<Vec<Match>>(),
+    );
 }
 
 /// Takes off what all proxies have in their priorities, so that it stands only where it says something.
@@ -430,7 +436,7 @@ pub(super) fn level(out: &mut Import) {
         let Some(priority) = proxy.get("priority").and_then(Value::as_i64) else { continue };
         match priority - least {
             0 => drop(proxy.shift_remove("priority")),
-            rest => set(proxy, "priority", rest),
+            rest => drop(proxy.insert("priority".to_owned(), rest.into())),
         }
     }
 }

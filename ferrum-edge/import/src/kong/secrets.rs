@@ -13,7 +13,10 @@ pub(super) fn secret(out: &mut Import, place: &str, written: &str) -> Option<Str
         return Some(format!("${{env:{name}}}"));
     }
     if text.starts_with("{vault://") || text.starts_with("${{") {
-        out.miss(place, "this secret lies in a vault; write it as `${env:NAME}` or `${file:PATH}`");
+        out.not_converted_here(
+            place,
+            "this secret lies in a vault; write it as `${env:NAME}` or `${file:PATH}`",
+        );
         return None;
     }
     Some(written.to_owned())

@@ -1,6 +1,6 @@
 //! How services are asked: timeouts and retries.
 
-use crate::draft::{Proxy, Retry, draft, set_read_timeout};
+use crate::draft::{Proxy, Retry, draft};
 use crate::text;
 use crate::tree::Node;
 
@@ -18,7 +18,7 @@ pub(super) fn timeouts(scheme: &str, service: &Node, made: &mut Proxy) {
     match scheme {
         "tcp" | "tcps" => made.tcp_idle_timeout(silence()),
         "udp" => made.udp_idle_timeout(silence()),
-        _ => set_read_timeout(made, millis("read_timeout")),
+        _ => made.read_timeout(millis("read_timeout")),
     }
     made.backend_connect_timeout(text::duration(millis("connect_timeout")));
     let retries = number("retries").unwrap_or(RETRIES);

@@ -18,7 +18,7 @@ impl Kong {
             super::routes::narrower(route, &[known, "expression", "hosts", "paths", "methods", "headers"])
         {
             let why = "which streams are meant can't be translated; its ports are not opened";
-            return self.out.closed(route.at, format_args!("{place}.{key}"), why, "write it by hand");
+            return self.out.route_closed(route.at, format_args!("{place}.{key}"), why, "write it by hand");
         }
         let by_address = |to: &Node| to.get("ip").is_some() || to.get("port").is_none();
         let sources: Option<Vec<String>> = list(route, "sources")
@@ -30,12 +30,12 @@ impl Kong {
         let Some(sources) = sources.filter(|_| !list(route, "destinations").any(by_address)) else {
             let what = format!("{place}: sources and destinations");
             let why = "only clients' networks and the gateway's ports are known here; the route is left out";
-            return self.out.closed(route.at, what, why, "");
+            return self.out.route_closed(route.at, what, why, "");
         };
         let ports: HashSet<u64> =
             list(route, "destinations").filter_map(|to| to.get("port").and_then(Node::uint)).collect();
         if ports.is_empty() {
-            self.out.miss(place, "a stream has to say its port under `destinations`");
+            self.out.not_converted_here(place, "a stream has to say its port under `destinations`");
         }
         for port in ports {
             let called = format!("{}-{port}", name(route));
@@ -56,7 +56,7 @@ impl Kong {
             self.of_route.entry(name(route)).or_default().push(at);
             self.of_service.entry(service.to_owned()).or_default().push(at);
         }
-        self.leftovers(
+        self.report_object(
             place,
             route,
             &[

@@ -15,7 +15,7 @@ impl Kong {
         let id = self.out.id("upstream", &called);
         let targets = self.targets(&place, upstream);
         if targets.is_empty() {
-            self.out.miss(&place, "it has no targets; what names it is not translated either");
+            self.out.not_converted_here(&place, "it has no targets; what names it is not translated either");
             return;
         }
         let mut made = draft!(Upstream { id: &id, targets });
@@ -23,7 +23,7 @@ impl Kong {
         if let Some(checks) = upstream.get("healthchecks") {
             self.checks(&place, checks, &mut made);
         }
-        self.leftovers(
+        self.report_object(
             &place,
             upstream,
             &[
@@ -53,7 +53,7 @@ impl Kong {
             };
             let weight = target.get("weight").and_then(Node::uint);
             if weight == Some(0) {
-                self.out.needless(target.at, &place, "a weight of 0 is no traffic");
+                self.out.not_needed(target.at, &place, "a weight of 0 is no traffic");
                 continue;
             }
             let mut made = self.target(&place, host, port);
@@ -72,7 +72,10 @@ impl Kong {
             Some("consistent-hashing") => "consistent_hashing",
             Some("round-robin") | None => "weighted_round_robin",
             Some(other) => {
-                self.out.miss(format_args!("{place}.algorithm"), format_args!("`{other}` is not known"));
+                self.out.not_converted_here(
+                    format_args!("{place}.algorithm"),
+                    format_args!("`{other}` is not known"),
+                );
                 return;
             }
         };
@@ -89,7 +92,10 @@ impl Kong {
         };
         match hashed {
             Some(hashed) => made.hash_on(hashed),
-            None => self.out.miss(format_args!("{place}.hash_on"), "hashed by the client's address instead"),
+            None => self.out.not_converted_here(
+                format_args!("{place}.hash_on"),
+                "hashed by the client's address instead",
+            ),
         }
     }
 
@@ -113,7 +119,7 @@ impl Kong {
         });
         checks.see_all();
         if ours.is_empty() {
-            return self.out.needless(checks.at, place, "nothing is checked");
+            return self.out.not_needed(checks.at, place, "nothing is checked");
         }
         made.health_checks(ours);
         let why =

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::logs::SinkUsers;
-use crate::draft::{Import, Match, Matcher, Replaced, Rewrite, draft, set};
+use crate::draft::{Import, Match, Matcher, Replaced, Rewrite, draft};
 use crate::text;
 
 /// By how much a longer prefix goes before a shorter one, at most: less than what a further condition counts.
@@ -29,7 +29,7 @@ pub(super) fn add(out: &mut Import) {
         if let (Value::Object(proxy), Some(own)) = (proxy, own) {
             let length = i64::try_from(own.len().min(MAX_LENGTH)).unwrap_or(0);
             let before = proxy.get("priority").and_then(Value::as_i64).unwrap_or(0);
-            set(proxy, "priority", before + length);
+            proxy.insert("priority".to_owned(), (before + length).into());
         }
     }
     let belongings = Belongings::of(out);
@@ -154,7 +154,7 @@ fn hosts(proxy: &Value) -> Vec<String> {
 fn one(out: &mut Import, belongings: &Belongings, mut proxy: Map<String, Value>, own: &str) {
     let before = proxy["id"].as_str().unwrap_or_default().to_owned();
     let id = out.id("proxy", &format!("{before}-within"));
-    set(&mut proxy, "id", id.clone());
+    proxy.insert("id".to_owned(), id.as_str().into());
     proxy.shift_remove("listen_path");
     let path = Value::from(Matcher::regex(format!("{}[^/].*", text::literal(own))));
     let matches = proxy.get("matches").and_then(Value::as_array).cloned();
@@ -162,11 +162,11 @@ fn one(out: &mut Import, belongings: &Belongings, mut proxy: Map<String, Value>,
         one["path"] = path.clone();
         one
     });
-    set(&mut proxy, "matches", with_path.collect::<Vec<Value>>());
+    proxy.insert("matches".to_owned(), with_path.collect());
     let strips = proxy.get("strip_listen_path").and_then(Value::as_bool) == Some(true);
     let base = proxy.get("backend_path").and_then(Value::as_str).unwrap_or_default().to_owned();
     if strips {
-        set(&mut proxy, "strip_listen_path", false);
+        proxy.insert("strip_listen_path".to_owned(), false.into());
         let to = format!("{}/${{1}}", base.trim_end_matches('/').replace('$', "$$"));
         let from = format!("^{}(.*)$", text::literal(own));
         out.plugin(&id, "rewrite", draft!(Rewrite { regex: [draft!(Replaced { from, to })] }).into());

@@ -8,7 +8,7 @@ use super::values::{ValuePiece, pieces};
 use super::variable_names::ours;
 use crate::access_log::LogPlace;
 use crate::cond::Cond;
-use crate::draft::set;
+use crate::draft::{LogFile, LogSyslog, Sink, draft};
 
 /// What records have in the place of nginx's variables, beside those that requests have.
 const OF_RECORDS: &[(&str, &str)] = &[
@@ -38,11 +38,11 @@ impl Nginx<'_> {
                 Some(Ok((log, differs))) => {
                     match differs {
                         Some(why) => self.out.partial(directive.at, what, why, "see gateway.access_log"),
-                        None => self.out.done(directive.at, what),
+                        None => self.out.converted(directive.at, what),
                     }
                     made.push(self.logs.number(log));
                 }
-                Some(Err(why)) => self.out.lost(directive.at, what, why, "see gateway.access_log"),
+                Some(Err(why)) => self.out.not_converted(directive.at, what, why, "see gateway.access_log"),
                 None => {}
             }
         }
@@ -61,14 +61,14 @@ impl Nginx<'_> {
                 Some(log) => log,
                 None => return Some(Err("this address can't be said here")),
             },
-            None if path == "/dev/stdout" => LogPlace::new("stdout"),
+            None if path == "/dev/stdout" => LogPlace::stdout(),
             None if path.contains('$') => return Some(Err("a file by request can't be said here")),
-            None => LogPlace::file(&self.folder.join(path).display().to_string()),
+            None => LogPlace::file(draft!(LogFile { path: self.folder.join(path).display().to_string() })),
         };
         let options = ["buffer=", "flush=", "gzip", "if="];
         let is_option = |word: &&String| options.iter().any(|option| word.starts_with(option));
         let format = rest.iter().find(|word| !is_option(word)).map_or("combined", String::as_str);
-        let is_file = log.kind == "file";
+        let is_file = log.destination.contains_key("file");
         let mut differs =
             is_file.then(|| "the gateway writes the file: its user needs access to it".to_owned());
         if format == "combined" {
@@ -131,7 +131,7 @@ fn line(log: &mut LogPlace, format: &Directive) -> Option<String> {
 
 /// `syslog:server=ADDRESS,facility=local7,tag=nginx`.
 fn syslog(options: &str) -> Option<LogPlace> {
-    let mut made = LogPlace::new("syslog");
+    let mut made = LogSyslog::default();
     for option in options.split(',') {
         match option.split_once('=').unwrap_or((option, "")) {
             ("server", address) if !address.starts_with("unix:") => {
@@ -141,7 +141,7 @@ fn syslog(options: &str) -> Option<LogPlace> {
                 } else {
                     format!("{address}:514")
                 };
-                set(&mut made.settings, "address", format!("udp://{address}"));
+                made.address(format!("udp://{address}"));
             }
             ("facility", name) => {
                 let names = [
@@ -149,12 +149,12 @@ fn syslog(options: &str) -> Option<LogPlace> {
                     "authpriv", "ftp", "ntp", "audit", "alert", "cron", "local0", "local1", "local2",
                     "local3", "local4", "local5", "local6", "local7",
                 ];
-                set(&mut made.settings, "facility", names.iter().position(|known| *known == name)?);
+                made.facility(names.iter().position(|known| *known == name)?);
             }
-            ("tag", name) => set(&mut made.settings, "app_name", name),
+            ("tag", name) => made.app_name(name),
             ("severity" | "nohostname", _) => {}
             _ => return None,
         }
     }
-    made.settings.contains_key("address").then_some(made)
+    made.contains_key("address").then(|| LogPlace::new(draft!(Sink { syslog: made })))
 }

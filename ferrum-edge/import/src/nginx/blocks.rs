@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fmt;
 
+use super::guard_names::is_guard_by_name;
 use crate::error::Failure;
 use crate::report::At;
 
@@ -21,47 +22,76 @@ pub(super) struct Directive {
     pub(super) index: NameIndex,
 }
 
-/// Where the directives of each name are in a block, from when a large one is first asked. A copy has none, for it may be changed.
+/// Which directives a block has, from when it is first asked. A copy knows nothing, for it may be changed.
 #[derive(Default)]
-pub(super) struct NameIndex(OnceCell<HashMap<String, Vec<usize>>>);
+pub(super) struct NameIndex(OnceCell<Box<BlockNames>>);
 
-/// Directives of a block that are looked through one by one.
+struct BlockNames {
+    /// A bit for each name, by [`name_bit`]: a name whose bit is not set is not in the block.
+    bits: u64,
+    /// Where the directives of each name are; none in a small block, which is looked through one by one.
+    places: HashMap<String, Vec<usize>>,
+    /// Where those are that [`is_guard_by_name`] means.
+    guards: Vec<usize>,
+}
+
+/// Directives of a small block.
 const SMALL: usize = 16;
 
+/// One of 64 bits, which few names share. Inlined, it is a constant for each name that the importer asks for.
+#[inline]
+pub(super) fn name_bit(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let byte = |at: usize| bytes.get(at).copied().map_or(0, u32::from);
+    let (length, last) = (bytes.len(), bytes.len().saturating_sub(1));
+    let mixed = [byte(last), byte(length / 2), byte(length / 3), byte(0)]
+        .iter()
+        .fold(u32::try_from(length).unwrap_or(0), |mixed, byte| mixed.wrapping_mul(31).wrapping_add(*byte));
+    1 << (mixed.wrapping_mul(0x9e37_79b1) >> 26)
+}
+
 impl Directive {
-    fn places(&self) -> &HashMap<String, Vec<usize>> {
+    fn names(&self) -> &BlockNames {
         self.index.0.get_or_init(|| {
-            let mut index: HashMap<String, Vec<usize>> = HashMap::new();
+            let mut made = BlockNames { bits: 0, places: HashMap::new(), guards: Vec::new() };
             for (place, directive) in self.block.iter().enumerate() {
-                index.entry(directive.name.clone()).or_default().push(place);
+                made.bits |= name_bit(&directive.name);
+                if is_guard_by_name(&directive.name) {
+                    made.guards.push(place);
+                }
+                if self.block.len() <= SMALL {
+                    continue;
+                }
+                match made.places.get_mut(&directive.name) {
+                    Some(places) => places.push(place),
+                    None => drop(made.places.insert(directive.name.clone(), vec![place])),
+                }
             }
-            index
+            Box::new(made)
         })
     }
 
     /// The directives of this name in the block. The block may not change afterwards.
+    #[inline]
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &Self> {
-        let places =
-            (self.block.len() > SMALL).then(|| self.places().get(name).map_or(&[][..], Vec::as_slice));
-        let few = if places.is_some() { &[][..] } else { self.block.as_slice() };
+        self.all_by_bit(name, name_bit(name))
+    }
+
+    /// As [`Directive::all`], with the bit of the name.
+    pub(super) fn all_by_bit(&self, name: &str, bit: u64) -> impl Iterator<Item = &Self> {
+        let names = (!self.block.is_empty()).then(|| self.names());
+        let names = names.filter(|names| names.bits & bit != 0);
+        let is_large = self.block.len() > SMALL;
+        let few = names.filter(|_| !is_large).map_or(&[][..], |_| self.block.as_slice());
+        let places = names.filter(|_| is_large).and_then(|names| names.places.get(name));
         let named = few.iter().filter(move |directive| directive.name == name);
         named.chain(places.into_iter().flatten().filter_map(|place| self.block.get(*place)))
     }
 
-    /// The directives of the block whose names fit.
-    pub(super) fn all_named(&self, fits: impl Fn(&str) -> bool) -> Vec<&Self> {
-        if self.block.len() <= SMALL {
-            return self.block.iter().filter(|directive| fits(&directive.name)).collect();
-        }
-        let mut places: Vec<usize> = self
-            .places()
-            .iter()
-            .filter(|(name, _)| fits(name))
-            .flat_map(|(_, places)| places)
-            .copied()
-            .collect();
-        places.sort_unstable();
-        places.into_iter().filter_map(|place| self.block.get(place)).collect()
+    /// The directives of the block that guard, to go by their names. The block may not change afterwards.
+    pub(super) fn guards_by_name(&self) -> impl Iterator<Item = &Self> {
+        let names = (!self.block.is_empty()).then(|| self.names());
+        names.into_iter().flat_map(|names| &names.guards).filter_map(|place| self.block.get(*place))
     }
 
     /// The directives of the block that stand behind one of them; none for another one.

@@ -29,16 +29,17 @@ impl<'d> Nginx<'_> {
         let sets_only = directive.block.iter().all(|it| it.name == "set");
         let asked = self.asked(&directive.arguments).map(|cond| (cond, false));
         let Some((cond, is_wider)) = asked.or_else(|| Some((self.wider(directive)?, true))) else {
+            let why = "what it asks can't be said here";
             if sets_only {
                 for set in &directive.block {
                     self.vars_here
-                        .unknown(set.arguments.first().map_or("", |name| name.trim_start_matches('$')));
+                        .set_unknown(set.arguments.first().map_or("", |name| name.trim_start_matches('$')));
                 }
                 if has_groups {
                     self.vars_here.without_groups();
                 }
-                self.out.lost(directive.at, what, "what it asks can't be said here", TODO);
-            } else if self.out.guard(directive.at, what, "what it asks can't be said here", TODO) {
+                self.out.not_converted(directive.at, what, why, TODO);
+            } else if self.out.guard_not_converted(directive.at, what, why, TODO) {
                 items.push(Item::new(base, To::Closed, "if"));
             }
             return;
@@ -47,7 +48,7 @@ impl<'d> Nginx<'_> {
             let why = "negative look-aheads in it are left out: more requests are refused";
             self.out.partial(directive.at, &what, why, "");
         } else {
-            self.out.done(directive.at, &what);
+            self.out.converted(directive.at, &what);
         }
         if cond == Cond::Never {
             return;
@@ -89,7 +90,7 @@ impl<'d> Nginx<'_> {
         if has(&|it| HANDLERS.contains(&it.name.as_str())) {
             self.serve(site, &taken, &inner, &LocationKind::Prefix("/".to_owned()), &Rewritten::No, items);
         } else if has(&|it| !matches!(it.name.as_str(), "set" | "rewrite" | "return" | "break" | "if")) {
-            self.left_out(&place, directive, &taken, items);
+            self.report_other_directives(&place, directive, &taken, items);
         }
     }
 
@@ -136,10 +137,10 @@ impl<'d> Nginx<'_> {
         for (name, cases, cond) in sets {
             self.vars_here.set_to(name, cases, cond);
         }
-        self.out.done(directive.at, &what);
+        self.out.converted(directive.at, &what);
         if rest != Cond::Never {
             let why = "hosts that are no name of this server, and fit it, are answered 503";
-            self.out.closed(directive.at, what, why, "name them in `server_name`");
+            self.out.route_closed(directive.at, what, why, "name them in `server_name`");
             items.push(Item::new(&base.and(rest), To::Closed, "if"));
         }
         if goes_on {
@@ -196,7 +197,7 @@ impl<'d> Nginx<'_> {
         let Some(location) = location else {
             let why =
                 "which location takes what leaves the server's directives by `break` is not known beforehand";
-            self.out.closed(branch.at, format_args!("{}: {branch}", place(site, around)), why, TODO);
+            self.out.route_closed(branch.at, format_args!("{}: {branch}", place(site, around)), why, TODO);
             items.push(Item::new(taken, To::Closed, "break"));
             return true;
         };
@@ -208,14 +209,25 @@ impl<'d> Nginx<'_> {
         true
     }
 
-    /// What an `if` says besides, which holds for its requests only.
-    fn left_out(&mut self, place: &str, directive: &Directive, taken: &Base, items: &mut Vec<Item>) {
-        let done = ["set", "rewrite", "return", "break", "if"];
-        for it in directive.block.iter().filter(|it| !done.contains(&it.name.as_str())) {
+    /// Reports directives of an `if` that are not converted within one, and closes its requests if one of them guards.
+    fn report_other_directives(
+        &mut self,
+        place: &str,
+        directive: &Directive,
+        taken: &Base,
+        items: &mut Vec<Item>,
+    ) {
+        let converted = ["set", "rewrite", "return", "break", "if"];
+        for it in directive.block.iter().filter(|it| !converted.contains(&it.name.as_str())) {
             let what = format!("{place}: if: {it}");
-            if !super::guards::NAMES.contains(&it.name.as_str()) {
-                self.out.lost(it.at, what, "it is not translated within `if`", "use a plugin with `when`");
-            } else if self.out.guard(it.at, what, "it guards only some requests", TODO) {
+            if !super::guard_names::NAMES.contains(&it.name.as_str()) {
+                self.out.not_converted(
+                    it.at,
+                    what,
+                    "it is not translated within `if`",
+                    "use a plugin with `when`",
+                );
+            } else if self.out.guard_not_converted(it.at, what, "it guards only some requests", TODO) {
                 items.push(Item::new(taken, To::Closed, "if"));
                 return;
             }

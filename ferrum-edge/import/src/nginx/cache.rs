@@ -20,7 +20,7 @@ pub(super) const NAMES: &[&str] = &[
     "proxy_no_cache",
 ];
 /// Those that need no counterpart: the gateway does so anyway.
-pub(super) const NEEDLESS: &[&str] =
+pub(super) const NOT_NEEDED: &[&str] =
     &["proxy_cache_lock", "proxy_cache_lock_age", "proxy_cache_lock_timeout", "proxy_cache_revalidate"];
 
 /// What nginx calls how a response came about.
@@ -41,7 +41,7 @@ impl Nginx<'_> {
         let mut config = ResponseCache::default();
         let (Some(when), Some(())) = (self.cached_when(levels), self.cache_key(levels, &mut config)) else {
             let why = "which requests it is for, or by what it tells responses apart, can't be said here: nothing is cached";
-            self.out.lost(cache.at, what, why, TODO);
+            self.out.not_converted(cache.at, what, why, TODO);
             return None;
         };
         self.cache_times(place, levels, &mut config);
@@ -53,7 +53,7 @@ impl Nginx<'_> {
             if stale.arguments.iter().any(|it| !matches!(it.as_str(), "off" | "updating")) {
                 config.stale_if_error(STALE);
             }
-            self.out.done(stale.at, format_args!("{place}: {stale}"));
+            self.out.converted(stale.at, format_args!("{place}: {stale}"));
         }
         // nginx does not ask what clients say of caches, and tells them nothing.
         config.client_directives(false);
@@ -78,13 +78,13 @@ impl Nginx<'_> {
     ) -> Option<CasedRules> {
         let cache = said(levels, "proxy_cache").first().and_then(|it| it.arguments.first());
         if cache.is_none_or(|zone| zone == "off") || status.is_some() {
-            self.out.needless(header.at, what, "it is empty where nothing is cached, and not sent");
+            self.out.not_needed(header.at, what, "it is empty where nothing is cached, and not sent");
             return None;
         }
         let key = self.cache_key(levels, &mut ResponseCache::default());
         let passing = self.any_is_true(levels, "proxy_cache_bypass").filter(|_| key.is_some());
         let Some((passing, unsaved)) = passing.zip(self.any_is_true(levels, "proxy_no_cache")) else {
-            self.out.lost(header.at, what, "nothing is cached", TODO);
+            self.out.not_converted(header.at, what, "nothing is cached", TODO);
             return None;
         };
         let name = header.arguments.first()?;
@@ -160,7 +160,7 @@ impl Nginx<'_> {
             let Some((time, codes)) =
                 parts.and_then(|(time, codes)| Some((text::millis(time, 1000)? / 1000, codes)))
             else {
-                self.out.lost(valid.at, what, "this time can't be translated", TODO);
+                self.out.not_converted(valid.at, what, "this time can't be translated", TODO);
                 continue;
             };
             let is_any = codes.iter().any(|code| code == "any");
@@ -176,7 +176,7 @@ impl Nginx<'_> {
                     list.push((code, time));
                 }
             }
-            self.out.done(valid.at, what);
+            self.out.converted(valid.at, what);
         }
         let (ttl, statuses) = self.one_time(place, levels, &good).unzip();
         config.default_ttl(ttl);

@@ -90,7 +90,7 @@ impl Included<'_, '_> {
                 continue;
             };
             if pattern.ends_with("mime.types") {
-                out.needless(directive.at, &directive, "media types are built in");
+                out.not_needed(directive.at, &directive, "media types are built in");
                 continue;
             }
             match self.found(out, &pattern) {
@@ -104,7 +104,7 @@ impl Included<'_, '_> {
                             let why = format!(
                                 "`{name}` includes itself, or more than {MAX_INCLUDES} files include one another"
                             );
-                            closes(out, &directive, &why);
+                            include_not_converted(out, &directive, &why);
                             directives.push(unread(&directive));
                             continue;
                         }
@@ -115,7 +115,7 @@ impl Included<'_, '_> {
                     }
                 }
                 Err(why) => {
-                    closes(out, &directive, &why);
+                    include_not_converted(out, &directive, &why);
                     directives.push(unread(&directive));
                 }
             }
@@ -147,14 +147,19 @@ impl Included<'_, '_> {
     }
 }
 
-/// Says that an include could not be read. What it is within is closed by the directive that [`unread`] leaves.
-fn closes(out: &mut Import, directive: &Directive, why: &str) {
-    out.lost(directive.at, directive, why, "import what `nginx -T` prints, which has all files in it");
+/// Reports an include that could not be read. What it is within is closed by the directive that [`unread`] leaves.
+fn include_not_converted(out: &mut Import, directive: &Directive, why: &str) {
+    out.not_converted(
+        directive.at,
+        directive,
+        why,
+        "import what `nginx -T` prints, which has all files in it",
+    );
 }
 
 /// Stands for a file that could not be read: what was in it may have guarded.
 fn unread(directive: &Directive) -> Directive {
-    Directive { name: super::guards::UNREAD.to_owned(), ..directive.clone() }
+    Directive { name: super::guard_names::UNREAD.to_owned(), ..directive.clone() }
 }
 
 /// Whether an include means a file. Relative patterns start in the folder of nginx.conf, which the dump does not say.

@@ -44,11 +44,11 @@ impl<'d> Nginx<'_> {
                         let why = "the server of the page gets its own address as `Host`";
                         self.out.partial(directive.at, what, why, "check whether it matters");
                     } else {
-                        self.out.done(directive.at, what);
+                        self.out.converted(directive.at, what);
                     }
                     pages.push(page);
                 }
-                Err(why) => self.out.lost(directive.at, what, why, TODO),
+                Err(why) => self.out.not_converted(directive.at, what, why, TODO),
             }
         }
         if pages.is_empty() {

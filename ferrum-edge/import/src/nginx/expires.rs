@@ -20,13 +20,13 @@ impl Nginx<'_> {
         let Some(expires) = innermost(levels, "expires") else { return };
         let what = format!("{place}: {expires}");
         let value = match expires.arguments.as_slice() {
-            [time] if time == "off" => return self.out.done(expires.at, what),
+            [time] if time == "off" => return self.out.converted(expires.at, what),
             [time] => cache_control(time),
             _ => None,
         };
         let Some(value) = value else {
             let todo = "use the plugin `response_transformer`";
-            return self.out.lost(expires.at, what, "this time can't be translated", todo);
+            return self.out.not_converted(expires.at, what, "this time can't be translated", todo);
         };
         if status.is_some_and(|status| !STATUSES.contains(&status)) {
             return;
@@ -44,7 +44,7 @@ impl Nginx<'_> {
         let what = format!("{place}: {limit}");
         let rate = limit.arguments.first().and_then(|rate| text::bytes(rate, 1000));
         match rate {
-            Some(0) => self.out.done(limit.at, what),
+            Some(0) => self.out.converted(limit.at, what),
             Some(rate) => {
                 let why = "it applies to all responses for an address together; nginx limits each by itself";
                 self.out.partial(limit.at, what, why, "see the plugin `bandwidth_limit`");
@@ -52,7 +52,7 @@ impl Nginx<'_> {
             }
             None => {
                 let todo = "use the plugin `bandwidth_limit`";
-                self.out.lost(limit.at, what, "this rate can't be translated", todo);
+                self.out.not_converted(limit.at, what, "this rate can't be translated", todo);
             }
         }
     }

@@ -3,8 +3,9 @@
 use super::Nginx;
 use super::asked::flagged;
 use super::blocks::{Directive, HANDLERS};
-use super::files::{closed, is_served_otherwise};
-use super::guards::{self, is_guarded};
+use super::files::{closed_route, is_served_otherwise};
+use super::guard_names;
+use super::guards::is_guarded;
 use super::item::{self, Passed, Rewritten};
 use super::location::{Location, LocationKind};
 use super::site::Site;
@@ -28,8 +29,8 @@ impl<'d> Nginx<'_> {
         if last.starts_with('@') {
             let is_it = |it: &&Location<'_>| it.way == LocationKind::Named(last.clone());
             let Some(location) = site.locations.iter().find(is_it).cloned() else {
-                self.out.closed(tried.at, what, "there is no such location", "");
-                return Some(closed());
+                self.out.route_closed(tried.at, what, "there is no such location", "");
+                return Some(closed_route());
             };
             return Some(self.named_location(site, tried, &what, &location));
         }
@@ -37,7 +38,7 @@ impl<'d> Nginx<'_> {
             if status != "404" {
                 self.out.partial(tried.at, what, "what is not found is answered with 404", "");
             } else {
-                self.out.done(tried.at, what);
+                self.out.converted(tried.at, what);
             }
             return None;
         }
@@ -46,8 +47,8 @@ impl<'d> Nginx<'_> {
         let guarded = site.guarded(file).map(|location| location.directive.to_string());
         if let (false, Some(guarded)) = (file.contains('$'), guarded) {
             let why = format!("its last file is guarded by `{guarded}`");
-            if self.out.guard(tried.at, &what, why, "") {
-                return Some(closed());
+            if self.out.guard_not_converted(tried.at, &what, why, "") {
+                return Some(closed_route());
             }
         }
         let picked = match file.split_once('$') {
@@ -67,7 +68,7 @@ impl<'d> Nginx<'_> {
                     let why = "the last file is sent without the fields of the location that it is in";
                     self.out.partial(tried.at, what, why, "");
                 } else {
-                    self.out.done(tried.at, what);
+                    self.out.converted(tried.at, what);
                 }
                 known.push(file.trim_start_matches('/').to_owned());
                 None
@@ -89,7 +90,7 @@ impl<'d> Nginx<'_> {
         let block = &location.directive.block;
         let script: Vec<&'d Directive> =
             block.iter().filter(|it| SCRIPT.contains(&it.name.as_str())).collect();
-        let is_guarded = block.iter().any(|it| guards::NAMES.contains(&it.name.as_str()));
+        let is_guarded = block.iter().any(|it| guard_names::NAMES.contains(&it.name.as_str()));
         let is_handled = block.iter().any(|it| HANDLERS.contains(&it.name.as_str()));
         let answer = match script.as_slice() {
             [only] if only.name == "return" => Some(self.returned(&inner, only, &levels)),
@@ -97,7 +98,7 @@ impl<'d> Nginx<'_> {
             _ => None,
         };
         if let (Some(mut answers), false) = (answer, is_guarded) {
-            self.out.done(tried.at, what);
+            self.out.converted(tried.at, what);
             let answer = answers.pop().filter(|(cond, _)| answers.is_empty() && *cond == Cond::Always);
             let to = answer.map_or(To::Closed, |(_, to)| to);
             let mut passed = Passed::new(to, Proxy::default());
@@ -109,19 +110,19 @@ impl<'d> Nginx<'_> {
         let rules = match rewrites(&script) {
             Some(rules) if !is_guarded && (rules.is_empty() || is_handled) => rules,
             _ => {
-                self.out.closed(tried.at, what, "this named location can't be translated", "");
-                return closed();
+                self.out.route_closed(tried.at, what, "this named location can't be translated", "");
+                return closed_route();
             }
         };
         for directive in block {
-            self.known(&inner, directive);
+            self.report_directive(&inner, directive);
         }
         let mut passed = self.located(site, location, &Rewritten::No);
-        self.out.done(tried.at, what);
+        self.out.converted(tried.at, what);
         if let (false, Some(one)) = (rules.is_empty(), passed.first_mut()) {
             one.rewrite.get_or_insert_default().regex(rules);
         }
-        if passed.len() == 1 { passed.pop().unwrap_or_else(closed) } else { closed() }
+        if passed.len() == 1 { passed.pop().unwrap_or_else(closed_route) } else { closed_route() }
     }
 
     /// `rewrite ^ URL redirect` as the whole of a named location.
@@ -140,7 +141,7 @@ impl<'d> Nginx<'_> {
         };
         let (url, keeps) = url.strip_suffix('?').map_or((url.as_str(), true), |url| (url, false));
         let config = self.redirect(status, url, keeps)?;
-        Some(vec![(Cond::Always, To::Redirect(config.into()))])
+        Some(vec![(Cond::Always, To::Redirect(config))])
     }
 
     /// Where the requests of another location go, with its settings and plugins.
@@ -180,16 +181,16 @@ impl<'d> Nginx<'_> {
         let text = if own.is_empty() { path.to_owned() } else { format!("{path}?{own}") };
         let template = self.vars_here.template(&text);
         let (Some(location), Some(template)) = (picked.filter(passes), template) else {
-            self.out.lost(tried.at, what, why, "");
-            return closed();
+            self.out.not_converted(tried.at, what, why, "");
+            return closed_route();
         };
         let mut passed = self.located(site, &location, &Rewritten::Last(template));
         let Some(one) = passed.pop().filter(|_| passed.is_empty()) else {
-            self.out.lost(tried.at, what, why, "");
-            return closed();
+            self.out.not_converted(tried.at, what, why, "");
+            return closed_route();
         };
         match keeps_query {
-            true => self.out.done(tried.at, what),
+            true => self.out.converted(tried.at, what),
             false => self.out.partial(
                 tried.at,
                 what,

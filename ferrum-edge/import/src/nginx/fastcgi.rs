@@ -8,7 +8,7 @@ use super::guards::is_guarded;
 use super::location::{Location, LocationKind};
 use super::site::Site;
 use super::{Nginx, first, innermost, said};
-use crate::draft::{FastCgi, Proxy, To, draft, set};
+use crate::draft::{FastCgi, Proxy, To, draft};
 use crate::text;
 
 /// Parameters that the gateway sends by default with the same values.
@@ -104,7 +104,7 @@ impl<'d> Nginx<'_> {
         for name in ["fastcgi_cache", "fastcgi_intercept_errors", "fastcgi_ignore_headers"] {
             if let Some(said) = innermost(levels, name).filter(|it| it.arguments.iter().any(|it| it != "off"))
             {
-                self.out.lost(
+                self.out.not_converted(
                     said.at,
                     format_args!("{place}: {said}"),
                     "the gateway does not support this here",
@@ -112,7 +112,7 @@ impl<'d> Nginx<'_> {
                 );
             }
         }
-        self.out.done(pass.at, what);
+        self.out.converted(pass.at, what);
         Some(Application { to, settings })
     }
 
@@ -120,7 +120,7 @@ impl<'d> Nginx<'_> {
         let url = pass.arguments.first().map_or("", String::as_str);
         if url.contains('$') {
             let why = "where it passes to is not known beforehand: a variable of the request; it answers 503";
-            self.out.lost(pass.at, what, why, "name the targets, one proxy for each");
+            self.out.not_converted(pass.at, what, why, "name the targets, one proxy for each");
             return None;
         }
         let url = url.trim_start_matches("fastcgi://");
@@ -134,7 +134,12 @@ impl<'d> Nginx<'_> {
         match text::host_port(url) {
             Some((host, Some(port))) if !host.is_empty() => Some(To::Host { host, port, is_tls: false }),
             _ => {
-                self.out.lost(pass.at, what, format_args!("`{url}` is no address; it answers 503"), "");
+                self.out.not_converted(
+                    pass.at,
+                    what,
+                    format_args!("`{url}` is no address; it answers 503"),
+                    "",
+                );
                 None
             }
         }
@@ -182,7 +187,7 @@ impl<'d> Nginx<'_> {
             return Some(Some(folder.to_owned()));
         }
         let why = "which file it runs can't be said here; it answers 503";
-        self.out.lost(file.at, what, why, "set `fastcgi.root` and `fastcgi.try_files` of the proxy");
+        self.out.not_converted(file.at, what, why, "set `fastcgi.root` and `fastcgi.try_files` of the proxy");
         None
     }
 
@@ -193,21 +198,26 @@ impl<'d> Nginx<'_> {
         let Some((last, before)) = tried.arguments.split_last() else { return true };
         let is_script = |it: &String| matches!(it.as_str(), "$uri" | "$fastcgi_script_name" | "$uri/");
         if !before.iter().all(is_script) {
-            self.out.lost(tried.at, what, "only `$uri` is known in it; it answers 503", "");
+            self.out.not_converted(tried.at, what, "only `$uri` is known in it; it answers 503", "");
             return false;
         }
         if last == "=404" {
-            self.out.done(tried.at, what);
+            self.out.converted(tried.at, what);
             return true;
         }
         match self.front_script(last) {
             Some(script) if script.starts_with('/') && !rules.contains_key("try_files") => {
                 rules.try_files(["{path}", &script]);
-                self.out.done(tried.at, what);
+                self.out.converted(tried.at, what);
                 true
             }
             _ => {
-                self.out.lost(tried.at, what, "its last word can't be said here; it answers 503", "");
+                self.out.not_converted(
+                    tried.at,
+                    what,
+                    "its last word can't be said here; it answers 503",
+                    "",
+                );
                 false
             }
         }
@@ -276,13 +286,15 @@ impl<'d> Nginx<'_> {
             match self.vars_here.template(&value) {
                 Some(value) if value.contains('\n') && !value.contains("${") => {
                     let lines: Vec<&str> = value.lines().map(str::trim).collect();
-                    set(&mut params, name, lines);
+                    params.insert(name.clone(), lines.into());
                 }
                 // The gateway also sends an empty value. Programs treat it like a missing one.
-                Some(value) if rest.is_empty() || rest == ["if_not_empty"] => set(&mut params, name, value),
+                Some(value) if rest.is_empty() || rest == ["if_not_empty"] => {
+                    params.insert(name.clone(), value.into());
+                }
                 _ => {
                     let why = "its value can't be said here; it is not sent";
-                    self.out.lost(
+                    self.out.not_converted(
                         param.at,
                         format_args!("{place}: {param}"),
                         why,

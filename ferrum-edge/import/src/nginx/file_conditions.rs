@@ -86,7 +86,8 @@ fn of_locations(out: &mut Import, block: &mut [Directive], named: &mut Vec<Direc
         let Some(reading) = read(&location.block) else { continue };
         let word = match last_word(&reading.last) {
             Some(word) => {
-                let guard = location.block.iter().find(|it| super::guards::NAMES.contains(&it.name.as_str()));
+                let guard =
+                    location.block.iter().find(|it| super::guard_names::NAMES.contains(&it.name.as_str()));
                 if let Some(guard) = guard {
                     out.partial(guard.at, guard, "it guards paths without a file as well", "");
                 }
@@ -119,7 +120,7 @@ fn finish(out: &mut Import, block: &mut Vec<Directive>, reading: &Reading) {
         n += 1;
         let is_replaced = n > reading.start && SCRIPT.contains(&it.name.as_str());
         if is_replaced {
-            out.done(it.at, it);
+            out.converted(it.at, it);
         }
         !is_replaced
     });
@@ -139,7 +140,7 @@ fn named_location(location: &Directive, reading: &Reading, number: usize) -> Opt
     let is_inherited = |it: &&Directive| {
         !SCRIPT.contains(&it.name.as_str())
             && it.name != "location"
-            && !super::guards::NAMES.contains(&it.name.as_str())
+            && !super::guard_names::NAMES.contains(&it.name.as_str())
     };
     let mut block: Vec<Directive> = location.block.iter().filter(is_inherited).cloned().collect();
     block.extend(reading.last.iter().filter(|it| it.name != "break").cloned());

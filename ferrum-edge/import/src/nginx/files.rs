@@ -1,6 +1,6 @@
 //! Files: `root`, `alias`, `index` and `try_files`.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::asked::Test;
 use super::blocks::{Directive, HANDLERS};
@@ -36,7 +36,7 @@ impl<'d> Nginx<'_> {
             {
                 return passed;
             }
-            self.out.lost(
+            self.out.not_converted(
                 at,
                 place,
                 "it neither passes on nor answers; it answers 503",
@@ -52,7 +52,7 @@ impl<'d> Nginx<'_> {
             || alias.is_some() && !is_prefix
             || !path.is_absolute()
         {
-            self.out.lost(
+            self.out.not_converted(
                 at,
                 what,
                 "these files can't be served here; it answers 503",
@@ -66,7 +66,7 @@ impl<'d> Nginx<'_> {
         {
             let why =
                 "without a slash at its end, names of files are joined to that of the folder; it answers 503";
-            self.out.lost(alias.at, what, why, "write `alias` with a slash at its end");
+            self.out.not_converted(alias.at, what, why, "write `alias` with a slash at its end");
             return answer(To::Closed);
         }
         let mut config = folder_config(levels, &path.display().to_string());
@@ -79,7 +79,7 @@ impl<'d> Nginx<'_> {
         if index.is_none() {
             self.cut_index(site, at, place, way, &mut config);
         }
-        self.out.done(at, &what);
+        self.out.converted(at, &what);
         let name = index.as_ref().map(|(name, _)| name);
         let plain = match tried {
             Some(tried) => self.tried(site, place, tried, config, strips, name),
@@ -87,7 +87,7 @@ impl<'d> Nginx<'_> {
         };
         let has_folders = tried.is_none_or(|tried| tried.arguments.iter().any(|it| it == "$uri/"));
         match (index, plain.to) {
-            (Some((name, application)), To::Files(Value::Object(config))) if has_folders => {
+            (Some((name, application)), To::Files(config)) if has_folders => {
                 beside_files(application.trying(&[format!("{{path}}/{name}")]), config)
             }
             (_, to) => Passed { to, ..plain },
@@ -106,7 +106,7 @@ impl<'d> Nginx<'_> {
         if *rewritten != Rewritten::No {
             // Which script a path leads to that was made anew is not known beforehand.
             let why = "the path was rewritten on the way here; it answers 503";
-            self.out.lost(
+            self.out.not_converted(
                 pass.at,
                 format_args!("{place}: {pass}"),
                 why,
@@ -135,7 +135,7 @@ impl<'d> Nginx<'_> {
         if let Some(first) = names.iter().position(|name| site.takes_index(name, way, is_served_otherwise)) {
             let why = "another location serves the file; folders with it are answered 404";
             let todo = "put an HTTP server in front of the application, and name it for these paths";
-            self.out.closed(at, format_args!("{place}: index {}", names[first]), why, todo);
+            self.out.route_closed(at, format_args!("{place}: index {}", names[first]), why, todo);
             keep_indexes(config, &names[..first]);
             return;
         }
@@ -143,7 +143,7 @@ impl<'d> Nginx<'_> {
             return;
         };
         let why = "another location guards the file; folders with it are answered 404";
-        if self.out.guard(at, format_args!("{place}: index {}", names[first]), why, "") {
+        if self.out.guard_not_converted(at, format_args!("{place}: index {}", names[first]), why, "") {
             keep_indexes(config, &names[..first]);
         }
     }
@@ -229,18 +229,18 @@ impl<'d> Nginx<'_> {
         }
         let mut known = self.candidates(&what, tried);
         if let Some(application) = self.front(site, tried, &config, index) {
-            self.out.done(tried.at, what);
+            self.out.converted(tried.at, what);
             if known != ["{path}"] {
                 config.try_files(known);
             }
-            return beside_files(application, config.into());
+            return beside_files(application, config);
         }
         if let Some(mut passed) = self.fallback(site, place, tried, Some(&mut known)) {
             if passed.to != To::Closed {
                 config.passthrough(true);
                 config.refuse_other_methods(true);
                 config.try_files(known);
-                passed.settings.insert("__files".to_owned(), config.into());
+                passed.files = Some(config);
             }
             return passed;
         }
@@ -333,7 +333,7 @@ fn asks_folders(tried: Option<&Directive>, way: &LocationKind) -> bool {
     is_tried && !names_ending
 }
 
-pub(super) fn closed() -> Passed {
+pub(super) fn closed_route() -> Passed {
     Passed::new(To::Closed, Proxy::default())
 }
 
@@ -345,22 +345,19 @@ fn keep_indexes(config: &mut StaticFiles, names: &[String]) {
 }
 
 /// Serves files, and passes requests for other paths to an application.
-fn beside_files(application: Application, files: Map<String, Value>) -> Passed {
-    let mut config = StaticFiles::default();
-    config.extend(files);
+fn beside_files(application: Application, mut config: StaticFiles) -> Passed {
     config.passthrough(true);
     config.refuse_other_methods(true);
     let asks_folders = config.get("index").and_then(Value::as_array).is_none_or(|names| !names.is_empty());
     if !asks_folders || config.contains_key("listing") {
         config.shift_remove("refuse_folders");
     }
-    let Application { to, mut settings } = application;
-    settings.insert("__files".to_owned(), config.into());
-    Passed::new(to, settings)
+    let Application { to, settings } = application;
+    Passed { files: Some(config), ..Passed::new(to, settings) }
 }
 
 fn files_of(config: StaticFiles, strips: bool) -> Passed {
-    Passed::new(To::Files(config.into()), draft!(Proxy { strip_listen_path: strips }))
+    Passed::new(To::Files(config), draft!(Proxy { strip_listen_path: strips }))
 }
 
 /// Settings of `static_files` for a folder.

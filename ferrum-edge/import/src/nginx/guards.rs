@@ -1,49 +1,17 @@
 //! What keeps requests out of a location. What can't be said here closes it.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 use super::blocks::Directive;
+use super::guard_names::{NAMES, UNREAD};
 use super::location::Location;
 use super::login::is_of_refusals;
 use super::{Nginx, innermost, said};
 use crate::cond::Cond;
 use crate::draft::{BasicAuth, Match, Plug, draft};
 use crate::text;
-
-/// Stands for an include that could not be read.
-pub(super) const UNREAD: &str = "include (not read)";
-
-/// Directives that keep requests out, or say how.
-pub(super) const NAMES: &[&str] = &[
-    "allow",
-    "deny",
-    "satisfy",
-    "auth_basic",
-    "auth_basic_user_file",
-    "auth_request",
-    "auth_request_set",
-    "auth_jwt",
-    "auth_jwt_key_file",
-    "auth_jwt_key_request",
-    "auth_oidc",
-    "internal",
-    "limit_except",
-    "valid_referers",
-    "secure_link",
-    "secure_link_md5",
-    "secure_link_secret",
-    "ssl_verify_client",
-    "access_by_lua",
-    "access_by_lua_block",
-    "access_by_lua_file",
-    "rewrite_by_lua_block",
-    "rewrite_by_lua_file",
-    "js_access",
-    "perl",
-    "modsecurity",
-    "app_protect_enable",
-    UNREAD,
-];
 
 /// Those that have a counterpart.
 const KNOWN: &[&str] = &[
@@ -94,23 +62,24 @@ impl Nginx<'_> {
             } else {
                 "it guards, and can't be translated"
             };
-            made.is_closed |= self.out.guard(found.at, format_args!("{place}: {found}"), why, TODO);
+            made.is_closed |=
+                self.out.guard_not_converted(found.at, format_args!("{place}: {found}"), why, TODO);
         }
-        let mut foreign: Vec<&Directive> =
-            levels.iter().flat_map(|level| level.all_named(is_guard_by_name)).collect();
+        let mut foreign: Vec<&Directive> = levels.iter().flat_map(|level| level.guards_by_name()).collect();
         foreign.dedup_by_key(|directive| directive.at);
         for found in foreign
             .into_iter()
             .filter(|found| found.arguments.first().is_none_or(|it| !it.eq_ignore_ascii_case("off")))
         {
             let why = "its name says that it guards, and it can't be translated";
-            made.is_closed |= self.out.guard(found.at, format_args!("{place}: {found}"), why, TODO);
+            made.is_closed |=
+                self.out.guard_not_converted(found.at, format_args!("{place}: {found}"), why, TODO);
         }
         self.asks_password(place, levels, &mut made);
         self.asks_server(place, levels, &mut made);
         if super::first(levels, "auth_request").is_none_or(|path| path == "off") {
             for page in said(levels, "error_page").into_iter().filter(|it| is_of_refusals(it)) {
-                self.unknown(place, page);
+                self.directive_not_converted(place, page);
             }
         }
         self.addresses(place, levels, &mut made);
@@ -131,7 +100,10 @@ impl Nginx<'_> {
         // An address that no rule names lets nobody in by itself. Who is let in by address is asked nothing.
         match self.by_address(place, levels, true, &mut made.is_closed) {
             Cond::Never => made.plugins.clear(),
-            asked => made.plugins.iter_mut().for_each(|plug| plug.when = asked.when()),
+            asked => {
+                let when = asked.when().map(Rc::new);
+                made.plugins.iter_mut().for_each(|plug| plug.when.clone_from(&when));
+            }
         }
         let has_limit =
             levels.last().is_some_and(|level| level.block.iter().any(|it| it.name == "limit_except"));
@@ -140,7 +112,8 @@ impl Nginx<'_> {
             _ if has_limit => "`satisfy any` beside `limit_except` can't be translated",
             _ => return,
         };
-        made.is_closed |= self.out.guard(satisfy.at, format_args!("{place}: satisfy any"), why, TODO);
+        made.is_closed |=
+            self.out.guard_not_converted(satisfy.at, format_args!("{place}: satisfy any"), why, TODO);
     }
 
     /// Whom `allow` and `deny` don't let in; `others` says whether they are those that no rule names, too.
@@ -155,7 +128,8 @@ impl Nginx<'_> {
                 let rule = level.block.iter().find(|it| matches!(it.name.as_str(), "allow" | "deny"));
                 let at = rule.map(|rule| rule.at).unwrap_or_default();
                 let why = "these addresses can't be translated, or clients' addresses are not known here (`real_ip_header`)";
-                *is_closed |= self.out.guard(at, format_args!("{place}: allow and deny"), why, TODO);
+                *is_closed |=
+                    self.out.guard_not_converted(at, format_args!("{place}: allow and deny"), why, TODO);
                 nobody_named()
             }
         }
@@ -199,15 +173,23 @@ impl Nginx<'_> {
         let what = format!("{place}: {asked}");
         let file = innermost(levels, "auth_basic_user_file").and_then(|it| it.arguments.first()).cloned();
         let Some(file) = file.filter(|file| !file.contains('$') && !realm.contains('$')) else {
-            made.is_closed |=
-                self.out.guard(asked.at, what, "it names no file with passwords, or has variables", TODO);
+            made.is_closed |= self.out.guard_not_converted(
+                asked.at,
+                what,
+                "it names no file with passwords, or has variables",
+                TODO,
+            );
             return;
         };
         let path = self.folder.join(&file);
         if !path.is_absolute() {
             let why = "its file has a relative name, and the folder of nginx.conf is not known";
-            made.is_closed |=
-                self.out.guard(asked.at, what, why, "write the whole path in `auth_basic_user_file`");
+            made.is_closed |= self.out.guard_not_converted(
+                asked.at,
+                what,
+                why,
+                "write the whole path in `auth_basic_user_file`",
+            );
             return;
         }
         match self.reader.read(&path) {
@@ -222,15 +204,15 @@ impl Nginx<'_> {
                 if bad > 0 {
                     let why = format!("{bad} hashes in {file} are not bcrypt, argon2id or apr1");
                     let todo = "make them anew with `htpasswd -B`";
-                    made.is_closed |= self.out.guard(asked.at, what, why, todo);
+                    made.is_closed |= self.out.guard_not_converted(asked.at, what, why, todo);
                     return;
                 }
-                self.out.done(asked.at, what);
+                self.out.converted(asked.at, what);
             }
             Err(_) => {
                 let why = format!("{file} could not be read here");
                 let todo = "import where it is; its hashes are by bcrypt, argon2id or apr1";
-                made.is_closed |= self.out.guard(asked.at, what, why, todo);
+                made.is_closed |= self.out.guard_not_converted(asked.at, what, why, todo);
                 return;
             }
         }
@@ -255,14 +237,18 @@ impl Nginx<'_> {
         let only_addresses = limit.block.iter().all(|it| matches!(it.name.as_str(), "allow" | "deny"));
         match self.denied_by(&limit.block, false).filter(|_| only_addresses) {
             Some(denied) => {
-                self.out.done(limit.at, what);
+                self.out.converted(limit.at, what);
                 let denied = others.and(denied);
                 made.denied =
                     Some(made.denied.take().map_or_else(|| denied.clone(), |known| known.or(denied.clone())));
             }
             None => {
-                made.is_closed |=
-                    self.out.guard(limit.at, what, "only addresses in it can be translated", TODO)
+                made.is_closed |= self.out.guard_not_converted(
+                    limit.at,
+                    what,
+                    "only addresses in it can be translated",
+                    TODO,
+                )
             }
         }
     }
@@ -283,7 +269,8 @@ impl Nginx<'_> {
                     }
                     _ => "certificates that are not verified are not known here",
                 };
-                made.is_closed |= self.out.guard(asked.at, format_args!("{place}: {asked}"), why, TODO);
+                made.is_closed |=
+                    self.out.guard_not_converted(asked.at, format_args!("{place}: {asked}"), why, TODO);
             }
         }
     }
@@ -296,38 +283,6 @@ pub(super) fn other_methods(limit: &Directive) -> Cond {
         methods.push("HEAD".to_owned());
     }
     Cond::is(draft!(Match { methods })).negate()
-}
-
-/// Whether a directive of a module we don't know keeps requests out, to go by its name.
-fn is_guard_by_name(name: &str) -> bool {
-    const WORDS: [&str; 21] = [
-        "auth",
-        "jwt",
-        "oidc",
-        "saml",
-        "ldap",
-        "waf",
-        "captcha",
-        "geoip2_deny",
-        "access_by",
-        "naxsi",
-        "testcookie",
-        "ssl_ocsp",
-        "shib",
-        "secrulesenabled",
-        "modsecurityenabled",
-        "wallarm",
-        "server_rewrite_by",
-        "rewrite_by",
-        "hmac_secure_link",
-        "spnego",
-        "gss",
-    ];
-    let name = name.to_ascii_lowercase();
-    let name = name.as_str();
-    !NAMES.contains(&name)
-        && !name.starts_with("proxy_")
-        && WORDS.iter().any(|word| name.split('_').any(|part| part == *word) || name.starts_with(word))
 }
 
 /// Whether a location keeps requests out, or may. `internal` lets in what nginx itself leads there.

@@ -44,7 +44,7 @@ impl<'d> Nginx<'_> {
                 }
                 None => {
                     let why = "where it leads cannot be translated; targets that name it are answered 502";
-                    self.out.lost(at, what, why, "add it to `locations` of `internal_redirect`");
+                    self.out.not_converted(at, what, why, "add it to `locations` of `internal_redirect`");
                 }
             }
         }

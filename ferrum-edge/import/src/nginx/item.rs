@@ -4,7 +4,7 @@ use super::blocks::Directive;
 use super::location::Base;
 use super::site::Site;
 use crate::cond::Cond;
-use crate::draft::{Plug, Proxy, Rewrite, To};
+use crate::draft::{Plug, Proxy, Rewrite, StaticFiles, To};
 
 /// Requests and what becomes of them; the first item that takes a request has it.
 #[derive(Debug, Clone)]
@@ -13,6 +13,8 @@ pub(super) struct Item {
     pub(super) to: To,
     pub(super) label: String,
     pub(super) settings: Proxy,
+    /// Files that precede its target.
+    pub(super) files: Option<StaticFiles>,
     pub(super) plugins: Vec<Plug>,
     /// Where its records go, by number; `None` as its server says.
     pub(super) logs: Option<Vec<usize>>,
@@ -25,6 +27,7 @@ impl Item {
             to,
             label: label.to_owned(),
             settings: Proxy::default(),
+            files: None,
             plugins: Vec::new(),
             logs: None,
         }
@@ -45,7 +48,13 @@ pub(super) enum Rewritten {
 pub(super) fn place(site: &Site<'_>, levels: &[&Directive]) -> String {
     let mut made = site.place.clone();
     for level in levels.iter().filter(|level| matches!(level.name.as_str(), "location" | "if")) {
-        made.push_str(&format!(", {} {}", level.name, level.arguments.join(" ")));
+        made.push_str(", ");
+        made.push_str(&level.name);
+        made.push(' ');
+        for (n, argument) in level.arguments.iter().enumerate() {
+            made.push_str(if n == 0 { "" } else { " " });
+            made.push_str(argument);
+        }
     }
     made
 }
@@ -55,6 +64,8 @@ pub(super) struct Passed {
     pub(super) cond: Cond,
     pub(super) to: To,
     pub(super) settings: Proxy,
+    /// Files that precede the target.
+    pub(super) files: Option<StaticFiles>,
     pub(super) rewrite: Option<Rewrite>,
     /// In the place of those of the location, where another one's settings hold.
     pub(super) plugins: Option<Vec<Plug>>,
@@ -65,6 +76,14 @@ pub(super) struct Passed {
 impl Passed {
     /// All requests, with settings of its own.
     pub(super) fn new(to: To, settings: Proxy) -> Self {
-        Self { cond: Cond::Always, to, settings, rewrite: None, plugins: None, answers: Vec::new() }
+        Self {
+            cond: Cond::Always,
+            to,
+            settings,
+            files: None,
+            rewrite: None,
+            plugins: None,
+            answers: Vec::new(),
+        }
     }
 }

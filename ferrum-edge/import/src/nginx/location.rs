@@ -90,7 +90,7 @@ impl<'d> Nginx<'_> {
         for directive in block.block.iter().filter(|it| it.name == "location") {
             *count += 1;
             if *count > MAX_LOCATIONS {
-                self.out.lost(
+                self.out.not_converted(
                     directive.at,
                     directive,
                     "a server may have 5000 locations",
@@ -120,7 +120,7 @@ impl<'d> Nginx<'_> {
                 }
                 [path] => (LocationKind::Prefix((*path).to_owned()), false),
                 _ => {
-                    self.out.lost(directive.at, directive, "this path is not understood", "");
+                    self.out.not_converted(directive.at, directive, "this path is not understood", "");
                     continue;
                 }
             };
@@ -135,7 +135,7 @@ impl<'d> Nginx<'_> {
                     true => "no path is like this once slashes in a row and dot segments are resolved",
                     false => "paths begin with a slash",
                 };
-                self.out.needless(directive.at, directive, why);
+                self.out.not_needed(directive.at, directive, why);
                 continue;
             }
             let inner = self.locations(directive, count);
@@ -231,7 +231,7 @@ impl<'d> Nginx<'_> {
             return Some(Turn { base, levels: vec![location.directive], way: location.way.clone() });
         }
         let why = "this regex is none here: it looks around, refers back, or is too large";
-        let is_closed = self.out.guard(at, what, why, "write it otherwise");
+        let is_closed = self.out.guard_not_converted(at, what, why, "write it otherwise");
         is_closed.then(|| Turn { base: Base::all(), levels: Vec::new(), way: location.way.clone() })
     }
 }

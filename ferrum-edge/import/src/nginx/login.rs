@@ -82,7 +82,7 @@ impl Nginx<'_> {
             let is_of_field = set.arguments.get(1).is_some_and(|value| value.starts_with("$upstream_http_"));
             if !is_of_field {
                 let why = "only header fields of the answer are taken over";
-                self.out.lost(set.at, format_args!("{place}: {set}"), why, "");
+                self.out.not_converted(set.at, format_args!("{place}: {set}"), why, "");
             }
         }
         let values =
@@ -106,7 +106,7 @@ impl Nginx<'_> {
                 let why = "responses with other statuses get it as well";
                 self.out.partial(header.at, format_args!("{place}: {header}"), why, "");
             } else {
-                self.out.done(header.at, format_args!("{place}: {header}"));
+                self.out.converted(header.at, format_args!("{place}: {header}"));
             }
         }
         shown.sort();
@@ -130,17 +130,17 @@ impl Nginx<'_> {
             let todo = "set `login` of `forward_auth`, or use the plugin `error_pages`";
             let Some((url, why)) = self.login_url(levels, page) else {
                 let why = "where it leads can't be translated; clients get the refusal itself";
-                self.out.lost(page.at, what, why, todo);
+                self.out.not_converted(page.at, what, why, todo);
                 continue;
             };
             if login.is_some() {
                 let why =
                     "refusals lead to one place here, that of the first page; clients get the refusal itself";
-                self.out.lost(page.at, what, why, todo);
+                self.out.not_converted(page.at, what, why, todo);
                 continue;
             }
             match why {
-                "" => self.out.done(page.at, what),
+                "" => self.out.converted(page.at, what),
                 why => self.out.partial(page.at, what, why, ""),
             }
             login = Some((page, of_refusals, url));

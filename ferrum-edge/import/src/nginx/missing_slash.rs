@@ -71,7 +71,7 @@ impl<'d> Nginx<'_> {
         }
         let cond = base.cond.clone().and(passed.cond.clone());
         let base = Base { paths: vec![Matcher::exact(own)], cond };
-        let to = To::Redirect(draft!(Redirect { status_code: 301, location: format!("{own}/") }).into());
+        let to = To::Redirect(draft!(Redirect { status_code: 301, location: format!("{own}/") }));
         Some(Item::new(&base, to, &format!("{}-slash", label(way))))
     }
 }

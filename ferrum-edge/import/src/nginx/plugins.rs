@@ -14,7 +14,7 @@ use super::{Nginx, first, said};
 use crate::cond::Cond;
 use crate::draft::{
     CasedRules, Compression, ConcurrencyLimiting, HeaderRule, Limit, Matcher, Plug, RateLimiting,
-    RequestTransformer, ResponseTransformer, Rewrite, draft, set,
+    RequestTransformer, ResponseTransformer, Rewrite, draft,
 };
 use crate::own_fields::is_framing;
 use crate::report::At;
@@ -59,6 +59,9 @@ pub(super) type Zones = HashMap<String, Zone>;
 
 /// Statuses of responses to which `add_header` without `always` adds its field.
 const GOOD_STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+
+/// Why a limit is not converted.
+const NO_ZONE: &str = "its zone is not translated";
 
 impl Nginx<'_> {
     /// Reads a zone; false when its key or rate is not known here.
@@ -120,7 +123,7 @@ impl Nginx<'_> {
                 |name: &str| limit.arguments.iter().find_map(|argument| argument.strip_prefix(name));
             let zone = argument("zone=").and_then(|name| self.zones.get(name).cloned());
             let Some((zone, (rate, per))) = zone.and_then(|zone| Some((zone.clone(), zone.rate?))) else {
-                self.out.lost(limit.at, what, "its zone is not translated", "use the plugin `rate_limiting`");
+                self.out.not_converted(limit.at, what, NO_ZONE, "use the plugin `rate_limiting`");
                 continue;
             };
             let burst = argument("burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
@@ -132,7 +135,7 @@ impl Nginx<'_> {
                     "",
                 );
             } else {
-                self.out.done(limit.at, &what);
+                self.out.converted(limit.at, &what);
             }
             let name = argument("zone=").unwrap_or_default();
             let status_code = status("limit_req_status");
@@ -145,7 +148,7 @@ impl Nginx<'_> {
                     on_missing: on_missing(&by),
                     limit_by: by,
                 });
-                set(&mut config, ZONE, name);
+                config.insert(ZONE.to_owned(), name.into());
                 made.push(Plug::of(config).when(cond.when()));
             }
         }
@@ -154,19 +157,14 @@ impl Nginx<'_> {
             let zone = limit.arguments.first().and_then(|name| self.zones.get(name).cloned());
             let most = limit.arguments.get(1).and_then(|most| most.parse::<u64>().ok());
             let (Some(zone), Some(most)) = (zone, most) else {
-                self.out.lost(
-                    limit.at,
-                    what,
-                    "its zone is not translated",
-                    "use the plugin `concurrency_limiting`",
-                );
+                self.out.not_converted(limit.at, what, NO_ZONE, "use the plugin `concurrency_limiting`");
                 continue;
             };
             let refusal = match status("limit_conn_status") {
                 code @ (429 | 503) => code,
                 _ => 503,
             };
-            self.out.done(limit.at, &what);
+            self.out.converted(limit.at, &what);
             let name = limit.arguments.first().map_or("", String::as_str);
             self.use_zone(limit, &what, name, (most, refusal));
             for (cond, by) in zone.keys {
@@ -176,7 +174,7 @@ impl Nginx<'_> {
                     on_missing: on_missing(&by),
                     limit_by: by,
                 });
-                set(&mut config, ZONE, name);
+                config.insert(ZONE.to_owned(), name.into());
                 made.push(Plug::of(config).when(cond.when()));
             }
         }
@@ -192,14 +190,14 @@ impl Nginx<'_> {
         }
     }
 
-    /// Notes what is translated with this template, in which parameters of the query are decoded.
-    pub(super) fn told(&mut self, at: At, what: impl fmt::Display, template: &str) {
+    /// Reports a construct that is converted with this template, as partial if the template contains a parameter of the query.
+    pub(super) fn report_template(&mut self, at: At, what: impl fmt::Display, template: &str) {
         if template.contains("${request.query.") {
             let why =
                 "parameters of the query (`$arg_…`) are decoded in it; nginx has them as they were sent";
             self.out.partial(at, what, why, "");
         } else {
-            self.out.done(at, what);
+            self.out.converted(at, what);
         }
     }
 
@@ -216,7 +214,7 @@ impl Nginx<'_> {
         for hidden in said(levels, "proxy_hide_header") {
             if let Some(name) = hidden.arguments.first() {
                 rules.push((None, HeaderRule::no_field(name)));
-                self.out.done(hidden.at, format_args!("{place}: {hidden}"));
+                self.out.converted(hidden.at, format_args!("{place}: {hidden}"));
             }
         }
         let answered = answer_variables(levels);
@@ -227,7 +225,7 @@ impl Nginx<'_> {
                 continue;
             }
             let [name, value, rest @ ..] = header.arguments.as_slice() else {
-                self.unknown(place, header);
+                self.directive_not_converted(place, header);
                 continue;
             };
             let is_always = rest.iter().any(|it| it == "always");
@@ -240,17 +238,17 @@ impl Nginx<'_> {
             let operation = if own.is_some() { "add" } else { "append" };
             let cases = own.map(|text| vec![(Cond::Always, text)]).or_else(|| self.vars_here.texts(value));
             let Some(cases) = cases else {
-                self.out.lost(header.at, what, "a variable in it has no counterpart", "");
+                self.out.not_converted(header.at, what, "a variable in it has no counterpart", "");
                 continue;
             };
             if let Some((_, text)) = cases.iter().find(|(_, text)| text.contains("${request.query.")) {
-                self.told(header.at, &what, text);
+                self.report_template(header.at, &what, text);
             }
             // Errors don't get it.
             if !is_always && status.is_some_and(|status| !GOOD_STATUSES.contains(&status)) {
                 continue;
             }
-            self.out.done(header.at, what);
+            self.out.converted(header.at, what);
             let rules = if is_always || status.is_some() { &mut rules } else { &mut of_good };
             for (cond, text) in cases.into_iter().filter(|(_, text)| !text.is_empty()) {
                 rules.push((cond.when(), HeaderRule::field(operation, name, text)));
@@ -275,7 +273,7 @@ impl Nginx<'_> {
         let mut rules = Vec::new();
         if first(levels, "auth_basic").is_none_or(|realm| realm == "off") {
             // It is the name that the client says, whether its password is right or not.
-            self.vars_here.unknown("remote_user");
+            self.vars_here.set_unknown("remote_user");
         }
         let sets = said(levels, "proxy_set_header").into_iter().chain(said(levels, "grpc_set_header"));
         // What the authorization server answers is in the request by then, under its own name.
@@ -306,7 +304,7 @@ impl Nginx<'_> {
             }
         }
         self.vars_here = before;
-        self.vars_here.known("remote_user");
+        self.vars_here.unset("remote_user");
         // Targets get it under the names that are set alone.
         let mut extra: Vec<&String> = taken.values().filter(|field| !names.contains(*field)).collect();
         extra.sort();
@@ -327,10 +325,10 @@ impl Nginx<'_> {
         }
         match self.vars_here.template(value) {
             Some(host) => {
-                self.out.done(header.at, what);
+                self.out.converted(header.at, what);
                 made.push(Plug::of(draft!(Rewrite { host })));
             }
-            None => self.out.lost(header.at, what, "a variable in it has no counterpart", ""),
+            None => self.out.not_converted(header.at, what, "a variable in it has no counterpart", ""),
         }
     }
 
@@ -347,12 +345,12 @@ impl Nginx<'_> {
         let lower = name.to_ascii_lowercase();
         let is_own = |(own, values): &(&str, &[&str])| *own == lower && values.contains(&value);
         if is_framing(&lower) || OWN_HEADERS.iter().any(is_own) {
-            return self.out.needless(header.at, what, "the gateway sets it by itself");
+            return self.out.not_needed(header.at, what, "the gateway sets it by itself");
         }
         let remove = HeaderRule::no_field(name);
         if value.is_empty() {
             rules.push((None, remove));
-            return self.out.done(header.at, what);
+            return self.out.converted(header.at, what);
         }
         let cases = self.vars_here.texts(value);
         let is_early = |cases: &Vec<(Cond, String)>| !cases.iter().any(|(_, text)| is_of_answer(text));
@@ -360,17 +358,17 @@ impl Nginx<'_> {
             // What a client sends under this name does not pass for what nginx would have said.
             rules.push((None, remove));
             let why = "a variable in it has no counterpart; the field is removed";
-            return self.out.lost(header.at, what, why, "");
+            return self.out.not_converted(header.at, what, why, "");
         };
         let quoted = format!("\"{lower}\"");
         let own = |cond: &Cond| matches!(cond, Cond::Is(value) if value.to_string().contains(&quoted));
         if cases.len() > 2 && cases.iter().any(|(cond, _)| own(cond)) {
             rules.push((None, remove));
             let why = "its cases go by the field that it sets; the field is removed";
-            return self.out.lost(header.at, what, why, "");
+            return self.out.not_converted(header.at, what, why, "");
         }
         let all: String = cases.iter().map(|(_, text)| text.as_str()).collect();
-        self.told(header.at, what, &all);
+        self.report_template(header.at, what, &all);
         for (cond, text) in cases {
             if text.is_empty() {
                 rules.push((cond.when(), remove.clone()));

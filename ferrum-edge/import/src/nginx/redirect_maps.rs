@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Nginx;
 use super::asked::{flagged, words};
 use super::blocks::Directive;
-use super::guards::UNREAD;
+use super::guard_names::UNREAD;
 use super::item::{Item, place};
 use super::location::{Base, LocationKind};
 use super::site::ScriptPlace;
@@ -138,10 +138,10 @@ impl<'d> Nginx<'_> {
             true => {
                 self.out.partial(directive.at, what, "the paths of its map are compared with their case", "")
             }
-            false => self.out.done(directive.at, what),
+            false => self.out.converted(directive.at, what),
         }
         for (base, config) in made {
-            let mut item = Item::new(&base, To::Redirect(config.into()), "map");
+            let mut item = Item::new(&base, To::Redirect(config), "map");
             self.response_headers(&place, levels, Some(302), &mut item.plugins);
             items.push(item);
         }

@@ -42,13 +42,14 @@ impl Nginx<'_> {
         if redirects.is_empty() && cookies.is_empty() {
             return None;
         }
-        let rule = |field: &str| {
-            let replacements = redirects.clone();
+        let rule = |field: &str, replacements: Vec<Replacement>| {
             draft!(HeaderRule { operation: "replace", target: "header", key: field, replacements })
         };
-        let rules = vec![rule("location"), rule("refresh")];
+        let has_redirects = !redirects.is_empty();
+        let rules =
+            has_redirects.then(|| vec![rule("location", redirects.clone()), rule("refresh", redirects)]);
         Some(Plug::of(draft!(ResponseTransformer {
-            rules: (!redirects.is_empty()).then_some(rules),
+            rules,
             cookies: (!cookies.is_empty()).then_some(cookies),
             of: "target",
         })))
@@ -66,7 +67,7 @@ impl Nginx<'_> {
             let found = match directive.arguments.as_slice() {
                 [off] if off == "off" => return Vec::new(),
                 [default] if default == "default" => {
-                    self.out.done(directive.at, what);
+                    self.out.converted(directive.at, what);
                     made.extend(default_redirect(to));
                     continue;
                 }
@@ -86,8 +87,13 @@ impl Nginx<'_> {
         pair: Option<Replacement>,
     ) -> Option<Replacement> {
         match pair {
-            Some(_) => self.out.done(directive.at, what),
-            None => self.out.lost(directive.at, what, "a variable or regex in it has no counterpart", TODO),
+            Some(_) => self.out.converted(directive.at, what),
+            None => self.out.not_converted(
+                directive.at,
+                what,
+                "a variable or regex in it has no counterpart",
+                TODO,
+            ),
         }
         pair
     }
@@ -133,9 +139,14 @@ impl Nginx<'_> {
                 Some(mut rule) => {
                     rule.append(&mut common.clone());
                     made.push(rule);
-                    self.out.done(directive.at, what);
+                    self.out.converted(directive.at, what);
                 }
-                None => self.out.lost(directive.at, what, "this cookie or flag can't be translated", TODO),
+                None => self.out.not_converted(
+                    directive.at,
+                    what,
+                    "this cookie or flag can't be translated",
+                    TODO,
+                ),
             }
         }
         if !common.is_empty() {
@@ -185,11 +196,11 @@ impl Nginx<'_> {
             match pair {
                 Some((find, with)) => {
                     pairs.push(draft!(TextPair { find, with }));
-                    self.out.done(directive.at, what);
+                    self.out.converted(directive.at, what);
                 }
                 None => {
                     let todo = "use the plugin `text_replacement`";
-                    self.out.lost(directive.at, what, "a variable in it has no counterpart", todo);
+                    self.out.not_converted(directive.at, what, "a variable in it has no counterpart", todo);
                 }
             }
         }

@@ -49,10 +49,10 @@ impl<'d> Nginx<'_> {
         let others = other_methods(limit);
         let why = "beside `return`, `rewrite` and `if`, only `deny all` in it can be translated";
         if self.denied_by(&limit.block, false) == Some(Cond::Always) {
-            self.out.done(limit.at, what);
+            self.out.converted(limit.at, what);
             let answer = To::Answer(403, "text/plain".to_owned(), String::new());
             items.push(Item::new(&base.and(others.clone()), answer, "denied"));
-        } else if self.out.guard(limit.at, what, why, TODO) {
+        } else if self.out.guard_not_converted(limit.at, what, why, TODO) {
             items.push(Item::new(&base.and(others.clone()), To::Closed, "denied"));
         }
         self.script(way.of(&base.and(others.negate())), items)
@@ -79,7 +79,7 @@ impl<'d> Nginx<'_> {
                 }
                 "set" => match directive.arguments.as_slice() {
                     [name, value] => self.vars_here.set(name.trim_start_matches('$'), value, Cond::Always),
-                    _ => self.unknown(&place, directive),
+                    _ => self.directive_not_converted(&place, directive),
                 },
                 "rewrite" => {
                     self.rewrite(way, directive, items);
@@ -149,7 +149,7 @@ impl<'d> Nginx<'_> {
         let Some(status) =
             status.filter(|status| !(300..400).contains(status) && (200..600).contains(status))
         else {
-            self.out.closed(answer.at, what, "this answer can't be translated", TODO);
+            self.out.route_closed(answer.at, what, "this answer can't be translated", TODO);
             return vec![(Cond::Always, To::Closed)];
         };
         let body = text.cloned().unwrap_or_default();
@@ -160,7 +160,7 @@ impl<'d> Nginx<'_> {
         } else if status == 444 {
             self.out.partial(answer.at, what, "the connection stays open; the answer has the status 444", "");
         } else {
-            self.out.done(answer.at, what);
+            self.out.converted(answer.at, what);
         }
         vec![(Cond::Always, To::Answer(status, kind, body))]
     }
@@ -180,8 +180,12 @@ impl<'d> Nginx<'_> {
         for (cond, location) in cases {
             match redirect_to(status, location, keeps_query) {
                 Some(config) => {
-                    self.told(directive.at, what.clone(), config["location"].as_str().unwrap_or_default());
-                    made.push((cond, To::Redirect(config.into())));
+                    self.report_template(
+                        directive.at,
+                        what.clone(),
+                        config["location"].as_str().unwrap_or_default(),
+                    );
+                    made.push((cond, To::Redirect(config)));
                 }
                 None => {
                     let why = if is_one {
@@ -189,7 +193,7 @@ impl<'d> Nginx<'_> {
                     } else {
                         "one of its URLs can't be translated"
                     };
-                    self.out.closed(directive.at, &what, why, TODO);
+                    self.out.route_closed(directive.at, &what, why, TODO);
                     made.push((cond, To::Closed));
                 }
             }
@@ -213,11 +217,11 @@ impl<'d> Nginx<'_> {
         let (from, to, flag) = match directive.arguments.as_slice() {
             [from, to] => (from.as_str(), to.as_str(), ""),
             [from, to, flag] => (from.as_str(), to.as_str(), flag.as_str()),
-            _ => return self.unknown(&place, directive),
+            _ => return self.directive_not_converted(&place, directive),
         };
         let (from, ignores) = from.strip_prefix("(?i)").map_or((from, false), |rest| (rest, true));
         let Some(whole) = flagged(from, ignores) else {
-            self.out.closed(
+            self.out.route_closed(
                 directive.at,
                 &what,
                 "this regex is none here; all that it may take is closed",
@@ -253,7 +257,7 @@ impl<'d> Nginx<'_> {
             self.vars_here.template(to.trim_end_matches('?')).filter(|path| path.starts_with('/'))
         else {
             self.vars_here = before;
-            self.out.closed(directive.at, what, "its new path can't be said here", TODO);
+            self.out.route_closed(directive.at, what, "its new path can't be said here", TODO);
             items.push(Item::new(&taken, To::Closed, "rewrite"));
             return;
         };
@@ -280,7 +284,7 @@ impl<'d> Nginx<'_> {
         let Rewriting { ref path, flag, directive, what, from: (from, ignores), .. } = rewriting;
         let in_location = levels.iter().any(|level| level.name == "location");
         if flag == "break" && in_location {
-            self.out.done(directive.at, what);
+            self.out.converted(directive.at, what);
             let kind = LocationKind::Regex(from.to_owned(), ignores);
             self.serve(site, taken, levels, &kind, &Rewritten::Break(path.clone()), items);
             return;
@@ -288,7 +292,7 @@ impl<'d> Nginx<'_> {
         // Without a flag, the directives behind it look at the new path.
         if flag.is_empty() && is_looked_at(levels, directive, path) {
             let why = "directives behind it look at the new path, which is not known beforehand; what it takes is closed";
-            self.out.closed(directive.at, what, why, TODO);
+            self.out.route_closed(directive.at, what, why, TODO);
             items.push(Item::new(taken, To::Closed, "rewrite"));
             return;
         }
@@ -332,8 +336,8 @@ impl<'d> Nginx<'_> {
             && site.index.of_outer_path(&slashed).iter().any(is_slash)
             && site.index.of_outer_path(&literal).is_empty()
         {
-            self.out.done(directive.at, what);
-            let to = To::Redirect(draft!(Redirect { status_code: 301, location: slashed }).into());
+            self.out.converted(directive.at, what);
+            let to = To::Redirect(draft!(Redirect { status_code: 301, location: slashed }));
             items.push(Item::new(taken, to, "rewrite-slash"));
             return;
         }
@@ -344,7 +348,7 @@ impl<'d> Nginx<'_> {
         let ends = |block: &Directive| block.block.iter().any(|it| it.name == "rewrite" || it.name == "if");
         match led.filter(|location| !ends(location.directive)) {
             Some(location) => {
-                self.out.done(directive.at, what);
+                self.out.converted(directive.at, what);
                 let inner = [site.http, site.directive, location.directive];
                 let before = items.len();
                 let way = ScriptPlace { levels: &inner, jumps: jumps + 1, ..way };
@@ -374,9 +378,9 @@ impl<'d> Nginx<'_> {
             Led::Partly => {
                 let why =
                     "which location some of its new paths lead to is not known beforehand; they are closed";
-                self.out.closed(at, what, why, TODO);
+                self.out.route_closed(at, what, why, TODO);
             }
-            Led::Nowhere => self.out.needless(at, what, "no path fits it"),
+            Led::Nowhere => self.out.not_needed(at, what, "no path fits it"),
         }
     }
 
@@ -397,7 +401,7 @@ impl<'d> Nginx<'_> {
             }
             None => {
                 let why = "which location it leads to is not known beforehand";
-                self.out.closed(directive.at, what, why, TODO);
+                self.out.route_closed(directive.at, what, why, TODO);
                 items.push(Item::new(way.base, To::Closed, "rewrite"));
             }
         }

@@ -1,5 +1,7 @@
 //! Where a location's requests go: to a server, to files, or nowhere.
 
+use std::rc::Rc;
+
 use serde_json::{Map, Value};
 
 use super::Nginx;
@@ -11,7 +13,7 @@ use super::missing_slash::beside_folder;
 use super::response_rewrites::PassedTo;
 use super::site::{ScriptPlace, Site};
 use crate::cond::Cond;
-use crate::draft::{Plug, Proxy, Redirect, Replaced, Rewrite, Route, To, draft, with_facet};
+use crate::draft::{Plug, Proxy, Redirect, Replaced, Rewrite, Route, To, draft};
 use crate::text;
 
 /// The setting for `client_max_body_size`.
@@ -33,7 +35,7 @@ impl<'d> Nginx<'_> {
         let mut internal =
             turn.levels.iter().flat_map(|level| &level.block).filter(|it| it.name == "internal");
         if let Some(internal) = internal.next() {
-            self.out.done(internal.at, format_args!("{place}: internal"));
+            self.out.converted(internal.at, format_args!("{place}: internal"));
             let answer = To::Answer(404, "text/plain".to_owned(), String::new());
             items.push(Item::new(&turn.base, answer.clone(), &label(&turn.way)));
             self.without_slash(site, turn, &levels, answer, items);
@@ -41,7 +43,7 @@ impl<'d> Nginx<'_> {
         }
         if let Some(location) = own {
             for inner in &location.block {
-                self.known(&place, inner);
+                self.report_directive(&place, inner);
             }
         }
         let before = self.vars_here.clone();
@@ -66,7 +68,7 @@ impl<'d> Nginx<'_> {
             };
             self.serve(site, &base, &levels, &turn.way, &Rewritten::No, items);
             if let LocationKind::Exact(path) | LocationKind::Prefix(path) = &turn.way {
-                let to = To::Redirect(draft!(Redirect { status_code: 301, location: path }).into());
+                let to = To::Redirect(draft!(Redirect { status_code: 301, location: path }));
                 self.without_slash(site, turn, &levels, to, items);
             }
         }
@@ -130,8 +132,10 @@ impl<'d> Nginx<'_> {
             }
         }
         let plugins = self.plugins(&place, levels);
-        let settings = self.settings(&place, levels);
-        for mut passed in self.handled(site, &place, levels, way, rewritten) {
+        let mut settings = self.settings(&place, levels);
+        let own_most = settings.get(MOST_BYTES).and_then(Value::as_u64);
+        let mut handled = self.handled(site, &place, levels, way, rewritten).into_iter().peekable();
+        while let Some(mut passed) = handled.next() {
             let (base, beside) = beside_folder(base, &passed, way);
             if let Some(paths) = beside {
                 // What goes on within the segment, `/ax` of `/a`, is a file beside the folder to nginx.
@@ -149,12 +153,14 @@ impl<'d> Nginx<'_> {
             let mut item = Item::new(&base.and(passed.cond), passed.to, &label);
             // Of another location, its settings hold alone.
             if passed.plugins.is_none() {
-                item.settings.clone_from(&settings);
+                let is_last = handled.peek().is_none();
+                item.settings = if is_last { std::mem::take(&mut settings) } else { settings.clone() };
             }
             item.settings.append(&mut passed.settings);
-            let sizes = [settings.get(MOST_BYTES), item.settings.get(MOST_BYTES)];
+            item.files = passed.files;
+            let most = item.settings.get(MOST_BYTES).and_then(Value::as_u64);
             // Of a named location, too, which is looked at after this one.
-            let least = sizes.into_iter().flatten().filter_map(Value::as_u64).filter(|it| *it > 0).min();
+            let least = [own_most, most].into_iter().flatten().filter(|it| *it > 0).min();
             if let Some(least) = least {
                 item.settings.max_request_body(least);
             }
@@ -196,9 +202,11 @@ impl<'d> Nginx<'_> {
             return vec![self.files(site, place, levels, way, rewritten)];
         };
         let what = format!("{place}: {handler}");
-        let closed = || vec![Passed::new(To::Closed, Proxy::default())];
+        let closed_route = || vec![Passed::new(To::Closed, Proxy::default())];
         if handler.name == "fastcgi_pass" {
-            return self.scripts(site, place, levels, rewritten, handler).map_or_else(closed, |it| vec![it]);
+            return self
+                .scripts(site, place, levels, rewritten, handler)
+                .map_or_else(closed_route, |it| vec![it]);
         }
         if !matches!(handler.name.as_str(), "proxy_pass" | "grpc_pass") {
             let (why, todo) = match handler.name.as_str() {
@@ -209,8 +217,8 @@ impl<'d> Nginx<'_> {
                 "stub_status" => ("it answers 503", "see /metrics and /v1/status of the admin port"),
                 _ => ("the gateway does not support this; it answers 503", ""),
             };
-            self.out.lost(handler.at, what, why, todo);
-            return closed();
+            self.out.not_converted(handler.at, what, why, todo);
+            return closed_route();
         }
         let url = handler.arguments.first().map_or("", String::as_str);
         // What stands behind the host may be the request's own path as a whole.
@@ -224,10 +232,10 @@ impl<'d> Nginx<'_> {
         let is_fixed = |text: &String| !text.contains("${");
         let Some(cases) = cases.filter(|cases| cases.iter().all(|(_, url)| is_fixed(url))) else {
             let why = "where it passes to is not known beforehand: a variable of the request; it answers 503";
-            self.out.lost(handler.at, what, why, "name the targets, one proxy for each");
-            return closed();
+            self.out.not_converted(handler.at, what, why, "name the targets, one proxy for each");
+            return closed_route();
         };
-        self.out.done(handler.at, &what);
+        self.out.converted(handler.at, &what);
         let host =
             |it: &&Directive| it.arguments.first().is_some_and(|name| name.eq_ignore_ascii_case("host"));
         let says_host = super::said(levels, "proxy_set_header").iter().any(host);
@@ -247,7 +255,7 @@ impl<'d> Nginx<'_> {
                     }
                     made.push(Passed { cond, ..passed });
                 }
-                None => made.extend(closed().into_iter().map(|it| Passed { cond: cond.clone(), ..it })),
+                None => made.extend(closed_route().into_iter().map(|it| Passed { cond: cond.clone(), ..it })),
             }
         }
         made
@@ -268,7 +276,12 @@ impl<'d> Nginx<'_> {
             url.to_owned()
         };
         let Some(url) = socket_url(&full).or_else(|| text::url(&full)) else {
-            self.out.lost(handler.at, what, format_args!("`{url}` is not a URL; it answers 503"), "");
+            self.out.not_converted(
+                handler.at,
+                what,
+                format_args!("`{url}` is not a URL; it answers 503"),
+                "",
+            );
             return None;
         };
         let is_tls = matches!(url.scheme.as_str(), "https" | "grpcs");
@@ -372,16 +385,14 @@ impl<'d> Nginx<'_> {
             let mut route = Route::new(format!("{}-{}", site.called, item.label), item.to);
             for facet in &site.facets {
                 for path in &item.base.paths {
-                    route.matches.push(with_facet(item.base.cond.with_path(&path.clone().into()), facet));
+                    route.matches.push(item.base.cond.with_path(path).with_facet(facet));
                 }
             }
             let n = i64::try_from(n).unwrap_or(0);
             route.priority = needs_order.then_some((count - n) * 10 + site.lift);
-            route.settings = item.settings.into();
+            route.settings = item.settings;
             route.plugins = item.plugins;
-            if let Some(files) = route.settings.shift_remove("__files") {
-                route.plugins.push(Plug::new("static_files", files));
-            }
+            route.plugins.extend(item.files.map(Plug::of));
             if matches!(route.to, To::Upstream { .. } | To::Host { .. }) {
                 route.plugins.extend(internal.clone());
             }
@@ -443,7 +454,7 @@ fn socket_url(text: &str) -> Option<text::Url> {
 fn join_rewrite(plugins: &mut Vec<Plug>, rewrite: Rewrite) {
     match plugins.iter_mut().find(|plug| plug.name == "rewrite" && plug.when.is_none()) {
         Some(plug) => {
-            if let Value::Object(known) = &mut plug.config {
+            if let Value::Object(known) = Rc::make_mut(&mut plug.config) {
                 known.extend(Map::from(rewrite));
             }
         }

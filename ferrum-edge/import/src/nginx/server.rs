@@ -5,8 +5,6 @@ mod server_index;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-use serde_json::Value;
-
 use super::blocks::Directive;
 use super::item::Item;
 use super::location::{LocationKind, Turn};
@@ -141,7 +139,7 @@ impl<'d> Nginx<'_> {
                     one.is_tls |= old_tls;
                     listens.push(one);
                 }
-                None => self.out.lost(directive.at, directive, "sockets are not listened on", ""),
+                None => self.out.not_converted(directive.at, directive, "sockets are not listened on", ""),
             }
         }
         listens
@@ -166,7 +164,12 @@ impl<'d> Nginx<'_> {
                 self.has_unknown_clients = true;
                 let why =
                     "here it is for all ports or for none; it is off, and clients' addresses are not known";
-                self.out.lost(at, "listen … proxy_protocol", why, "set gateway.accept_proxy_protocol");
+                self.out.not_converted(
+                    at,
+                    "listen … proxy_protocol",
+                    why,
+                    "set gateway.accept_proxy_protocol",
+                );
             }
         }
         ports
@@ -182,12 +185,12 @@ impl<'d> Nginx<'_> {
             if others.is_empty() {
                 let why =
                     "it can't be said here; the server is the default one, and takes what is left anyway";
-                self.out.needless(*at, what, why);
+                self.out.not_needed(*at, what, why);
                 continue;
             }
             let why = "which hosts are meant can't be said here, and it may guard them; all that no other name takes on its \
                        ports is concerned";
-            is_closed |= self.out.guard(*at, what, why, "write the names out");
+            is_closed |= self.out.guard_not_converted(*at, what, why, "write the names out");
         }
         if is_closed {
             let mut route = Route::new("unknown-names", To::Closed);
@@ -226,7 +229,7 @@ impl<'d> Nginx<'_> {
         self.client_ca = Some(path);
     }
 
-    fn server(&mut self, server: &Server<'d>, facets: Vec<Value>, http: &'d Directive, lift: i64) {
+    fn server(&mut self, server: &Server<'d>, facets: Vec<Match>, http: &'d Directive, lift: i64) {
         if facets.is_empty() && !(server.patterns.is_empty() && server.unknown.is_empty()) {
             return;
         }
@@ -234,13 +237,13 @@ impl<'d> Nginx<'_> {
         let called = server.names.first().cloned().unwrap_or_else(|| "server".to_owned());
         let place = format!("server {called}");
         if facets.is_empty() {
-            self.out.needless(directive.at, &place, "no request reaches it: another server has its names");
+            self.out.not_needed(directive.at, &place, "no request reaches it: another server has its names");
             return;
         }
-        self.out.done(directive.at, &place);
+        self.out.converted(directive.at, &place);
         self.certificate(directive);
         for inner in &directive.block {
-            self.known(&place, inner);
+            self.report_directive(&place, inner);
         }
         let mut count = 0;
         let locations = self.locations(directive, &mut count);
@@ -291,7 +294,7 @@ impl<'d> Nginx<'_> {
             self.turn(site, &rest, items);
         } else {
             let why = "what no location takes is answered 404; nginx looks for files of its own there";
-            self.out.needless(site.directive.at, &site.place, why);
+            self.out.not_needed(site.directive.at, &site.place, why);
             let answer = To::Answer(404, "text/plain".to_owned(), String::new());
             items.push(Item::new(&rest.base, answer, "rest"));
         }
@@ -308,7 +311,7 @@ impl<'d> Nginx<'_> {
                 || certificate.starts_with("data:")
                 || certificate.starts_with("engine:")
             {
-                self.out.lost(
+                self.out.not_converted(
                     server.at,
                     format_args!("ssl_certificate {certificate}"),
                     "only files are known",

@@ -2,7 +2,7 @@
 
 use super::blocks::Directive;
 use super::{Nginx, first, innermost, said};
-use crate::draft::{ClientTimeouts, Proxy, Retry, draft, set, set_read_timeout};
+use crate::draft::{ClientTimeouts, Proxy, Retry, draft};
 use crate::text;
 
 /// Directives that hold for every location below, unless it says otherwise.
@@ -34,7 +34,7 @@ impl Nginx<'_> {
         let Some(found) = names.iter().find_map(|name| innermost(levels, name)) else { return TIMEOUT };
         let read = found.arguments.first().and_then(|time| text::millis(time, 1000));
         if read.is_none() {
-            self.unknown(place, found);
+            self.directive_not_converted(place, found);
         }
         read.map_or(TIMEOUT, |millis| millis.min(86_400_000))
     }
@@ -47,13 +47,13 @@ impl Nginx<'_> {
         // One timeout covers both directions: the longer cuts nothing off that nginx would not.
         let read = self.timeout(place, levels, ["proxy_read_timeout", "grpc_read_timeout"]);
         let send = self.timeout(place, levels, ["proxy_send_timeout", "grpc_send_timeout"]);
-        set_read_timeout(&mut made, read);
+        made.read_timeout(read);
         made.backend_idle_timeout(text::duration(read.max(send)));
         match innermost(levels, "client_max_body_size") {
             None => made.max_request_body(1 << 20),
             Some(found) => match found.arguments.first().and_then(|size| text::bytes(size, 1000)) {
                 Some(bytes) => made.max_request_body(bytes),
-                None => self.unknown(place, found),
+                None => self.directive_not_converted(place, found),
             },
         }
         self.tls_to_target(levels, &mut made);
@@ -73,22 +73,26 @@ impl Nginx<'_> {
             let todo = "set backend_tls_ca_path, or backend_tls_verify_server_cert: false";
             self.out.partial(pass.at, pass, why, todo);
         }
-        for (theirs, ours) in [
-            ("proxy_ssl_name", "backend_tls_server_name"),
-            ("proxy_ssl_trusted_certificate", "backend_tls_ca_path"),
-            ("proxy_ssl_certificate", "backend_tls_client_cert_path"),
-            ("proxy_ssl_certificate_key", "backend_tls_client_key_path"),
-        ] {
-            let Some(found) = innermost(levels, theirs) else { continue };
-            match found.arguments.first().filter(|value| !value.contains('$')) {
-                Some(value) if ours.ends_with("_path") => {
-                    set(made, ours, self.folder.join(value).display().to_string())
-                }
-                Some(value) => set(made, ours, value.clone()),
-                None if first(levels, theirs) == Some("$proxy_host") => {}
-                None => self.unknown("", found),
-            }
+        made.backend_tls_server_name(self.fixed(levels, "proxy_ssl_name"));
+        made.backend_tls_ca_path(self.fixed_path(levels, "proxy_ssl_trusted_certificate"));
+        made.backend_tls_client_cert_path(self.fixed_path(levels, "proxy_ssl_certificate"));
+        made.backend_tls_client_key_path(self.fixed_path(levels, "proxy_ssl_certificate_key"));
+    }
+
+    /// The value of a directive; `None`, and reported, where it has a variable.
+    fn fixed(&mut self, levels: &[&Directive], name: &str) -> Option<String> {
+        let found = innermost(levels, name)?;
+        let value = found.arguments.first().filter(|value| !value.contains('$'));
+        if value.is_none() && first(levels, name) != Some("$proxy_host") {
+            self.directive_not_converted("", found);
         }
+        value.cloned()
+    }
+
+    /// The same of a file, from the folder of the configuration.
+    fn fixed_path(&mut self, levels: &[&Directive], name: &str) -> Option<String> {
+        let value = self.fixed(levels, name)?;
+        Some(self.folder.join(value).display().to_string())
     }
 
     /// `proxy_next_upstream`.
@@ -134,13 +138,13 @@ impl Nginx<'_> {
         let Some(host) = host else { return };
         if host.arguments.get(1).is_some_and(|value| self.vars_here.is_client_host(value)) {
             made.preserve_host_header(true);
-            self.out.needless(host.at, host, "the client's Host is sent as it came, with its port");
+            self.out.not_needed(host.at, host, "the client's Host is sent as it came, with its port");
             return;
         }
         match host.arguments.get(1).map_or("", String::as_str) {
             "$host" | "$http_host" | "$host:$server_port" | "$server_name" => {
                 made.preserve_host_header(true);
-                self.out.needless(host.at, host, "the client's Host is sent as it came, with its port");
+                self.out.not_needed(host.at, host, "the client's Host is sent as it came, with its port");
             }
             // A plugin sets all others.
             _ => {}
@@ -178,7 +182,7 @@ pub(super) fn gateway(nginx: &mut Nginx<'_>, http: &Directive) {
     real_ip(nginx, http);
     if nginx.out.gateway.get("merge_slashes").is_none() {
         // As nginx: paths are decoded for choosing a location, and passed on as they came.
-        nginx.out.needless(
+        nginx.out.not_needed(
             http.at,
             "http",
             "paths with `%2F`, `\\` or double encoding are answered 400; see path_rules",
@@ -207,13 +211,13 @@ fn real_ip(nginx: &mut Nginx<'_>, http: &Directive) {
         if !header.eq_ignore_ascii_case("x-forwarded-for") && header != "proxy_protocol" {
             nginx.out.gateway.real_ip_header(header);
         }
-        from.iter().for_each(|it| nginx.out.done(it.at, it));
+        from.iter().for_each(|it| nginx.out.converted(it.at, it));
         return;
     }
     nginx.has_unknown_clients = true;
     if let Some(first) = from.first() {
         let why = "whose word about clients' addresses is believed can't be translated";
         let todo = "set gateway.trusted_proxies to the networks of the proxies in front";
-        nginx.out.lost(first.at, first, why, todo);
+        nginx.out.not_converted(first.at, first, why, todo);
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use serde_json::Value;
-
 use super::asked::Test;
 use super::blocks::Directive;
 use super::location::{Base, Location, LocationKind, Turn};
+use crate::draft::Match;
 
 /// A server of `http`.
 pub(super) struct Site<'d> {
@@ -19,7 +18,7 @@ pub(super) struct Site<'d> {
     /// Those in the order in which they are looked at.
     pub(super) order: Vec<Turn<'d>>,
     /// Hosts and scheme of each kind of request that comes here, as keys of a match.
-    pub(super) facets: Vec<Value>,
+    pub(super) facets: Vec<Match>,
     pub(super) http: &'d Directive,
     /// By how much its proxies go before those of others.
     pub(super) lift: i64,

@@ -22,7 +22,7 @@ impl Nginx<'_> {
                 | "proxy_connect_timeout"
                 | "ssl_preread"
                 | "proxy_protocol" => {}
-                _ => self.unknown("stream", directive),
+                _ => self.directive_not_converted("stream", directive),
             }
         }
     }
@@ -40,7 +40,7 @@ impl Nginx<'_> {
                     entries.map(|it| (it.name.clone(), it.arguments.first().cloned().unwrap_or_default()));
                 self.by_name.insert(name.clone(), cases.collect());
             }
-            _ => self.unknown("stream", map),
+            _ => self.directive_not_converted("stream", map),
         }
     }
 
@@ -72,16 +72,21 @@ impl Nginx<'_> {
                 "ssl_certificate" | "ssl_certificate_key" => {}
                 "proxy_ssl_verify" => settings.backend_tls_verify_server_cert(one.as_deref() == Some("on")),
                 "proxy_ssl_name" => settings.backend_tls_server_name(one.unwrap_or_default()),
-                "ssl_verify_client" | super::guards::UNREAD | "js_access" | "js_preread" => {
+                "ssl_verify_client" | super::guard_names::UNREAD | "js_access" | "js_preread" => {
                     let why = "it guards, and can't be translated; the port is not opened";
-                    is_closed |= self.out.guard(directive.at, format_args!("{place}: {directive}"), why, "");
+                    is_closed |= self.out.guard_not_converted(
+                        directive.at,
+                        format_args!("{place}: {directive}"),
+                        why,
+                        "",
+                    );
                 }
-                _ => self.unknown(place, directive),
+                _ => self.directive_not_converted(place, directive),
             }
         }
         timeouts(&levels, is_udp, &mut settings);
         let Some((port, to)) = listen.zip(to) else {
-            self.out.lost(server.at, place, "it has no port or no proxy_pass", "");
+            self.out.not_converted(server.at, place, "it has no port or no proxy_pass", "");
             return;
         };
         let Some(clients) = self.stream_clients(&levels) else { return };
@@ -96,12 +101,12 @@ impl Nginx<'_> {
         if is_tls {
             settings.frontend_tls(true);
         }
-        self.out.done(server.at, format_args!("{place}: port {port}"));
+        self.out.converted(server.at, format_args!("{place}: port {port}"));
         match self.by_name.get(&to).cloned() {
             Some(cases) if preread => self.by_name(server, scheme, port, &cases, &settings, &clients),
             _ if to.contains('$') || to.starts_with("unix:") => {
                 let why = "variables and sockets are not known; the port is not opened";
-                self.out.lost(server.at, format_args!("{place}: proxy_pass {to}"), why, "");
+                self.out.not_converted(server.at, format_args!("{place}: proxy_pass {to}"), why, "");
             }
             _ => self.stream_proxy(scheme, port, &to, settings, &clients),
         }
@@ -124,7 +129,7 @@ impl Nginx<'_> {
                 "default" => {}
                 name if name.is_empty() || name.starts_with('~') || name.ends_with(".*") => {
                     let what = format!("stream server: {name}");
-                    self.out.lost(server.at, what, "only names and `*.` are known", "");
+                    self.out.not_converted(server.at, what, "only names and `*.` are known", "");
                     continue;
                 }
                 // It stands for the name itself, too.
@@ -170,7 +175,7 @@ impl Nginx<'_> {
             _ => {
                 let at = level.block.iter().find(is_rule).map(|it| it.at).unwrap_or_default();
                 let why = "only one list of allowed or of denied addresses can be translated; the port is not opened";
-                let is_closed = self.out.guard(
+                let is_closed = self.out.guard_not_converted(
                     at,
                     "stream server: allow and deny",
                     why,

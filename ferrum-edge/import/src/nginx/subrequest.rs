@@ -12,7 +12,7 @@ use super::login::names_variable;
 use super::variable_names::ours;
 use super::{Nginx, SILENT, first, innermost, said};
 use crate::cond::Cond;
-use crate::draft::{ForwardAuth, Plug, draft, set};
+use crate::draft::{ForwardAuth, Plug, draft};
 use crate::own_fields::is_framing;
 use crate::text;
 
@@ -73,7 +73,8 @@ impl Nginx<'_> {
         let url = found.and_then(|(_, location)| self.asked_url(location, path));
         let (Some((server, location)), Some(url)) = (found, url) else {
             let why = "its location does not simply pass to a server";
-            made.is_closed |= self.out.guard(asked.at, what, why, "use the plugin `forward_auth`");
+            made.is_closed |=
+                self.out.guard_not_converted(asked.at, what, why, "use the plugin `forward_auth`");
             return;
         };
         let outer: Vec<&Directive> =
@@ -90,12 +91,13 @@ impl Nginx<'_> {
                     "`{bad}` in line {} changes what is asked, or answers by itself, and can't be translated",
                     bad.at.line
                 );
-                made.is_closed |= self.out.guard(asked.at, what, why, "use the plugin `forward_auth`");
+                made.is_closed |=
+                    self.out.guard_not_converted(asked.at, what, why, "use the plugin `forward_auth`");
                 return;
             }
         };
-        self.told_of_question(&levels_there, &what, asked, &url);
-        self.out.done(asked.at, what);
+        self.report_subrequest(&levels_there, &what, asked, &url);
+        self.out.converted(asked.at, what);
         let mut config = draft!(ForwardAuth { url, convention: "nginx", status_on_error: 500 });
         self.answered_fields(place, levels, &mut config);
         self.login(place, levels, &mut config);
@@ -113,15 +115,15 @@ impl Nginx<'_> {
         }
     }
 
-    /// Says what differs without opening anything.
-    fn told_of_question(&mut self, levels: &[&Directive], what: &str, asked: &Directive, url: &str) {
+    /// Reports what differs about the subrequest, where that opens nothing.
+    fn report_subrequest(&mut self, levels: &[&Directive], what: &str, asked: &Directive, url: &str) {
         if url.starts_with("https") && first(levels, "proxy_ssl_verify") != Some("on") {
             let why = "nginx checks no certificates by default; here they are checked";
             self.out.partial(asked.at, what, why, "set `ca_path` of `forward_auth`");
         }
         for directive in levels.last().into_iter().flat_map(|level| &level.block) {
             if is_only_weaker(&directive.name) {
-                self.unknown(what, directive);
+                self.directive_not_converted(what, directive);
             }
         }
     }
@@ -203,7 +205,7 @@ impl Nginx<'_> {
                 if name == "host" && template.is_empty() {
                     return Err(field);
                 }
-                set(&mut own_fields, &name, template);
+                own_fields.insert(name, template.into());
             }
         }
         if !own_fields.is_empty() {

@@ -247,7 +247,7 @@ fn one_file_of_authorities_and_one_of_lists_hold_for_all_clients() {
         assert_eq!(tls["client_ca_path"], "/etc/nginx/ca.pem");
         assert_eq!(tls["client_crl_path"], "/etc/nginx/crl.pem");
         assert_eq!(tls["client_cert_required"], true);
-        assert_eq!(same.report.count(Conversion::Closed) + same.report.count(Conversion::Lost), 0);
+        assert_eq!(same.report.count(Conversion::Closed) + same.report.count(Conversion::NotConverted), 0);
     }
     // What differs opens neither.
     let without = "ssl_verify_client on; ssl_client_certificate ca.pem;";
@@ -328,14 +328,14 @@ fn how_a_response_came_about_is_told() {
     let rename =
         json!({ "operation": "rename", "target": "header", "key": "x-cache", "new_key": "X-Proxy-Cache" });
     assert_eq!(transformer, json!({ "rules": [rename] }));
-    assert_eq!(report.count(Conversion::Lost), 0);
+    assert_eq!(report.count(Conversion::NotConverted), 0);
     // Errors don't get it without `always`.
     let (_, transformer, _) = of("proxy_cache z; add_header X-Proxy-Cache $upstream_cache_status;");
     assert_eq!((&transformer["rules"][0], transformer["statuses"][0].as_str()), (&rename, Some("200")));
     let (cache, transformer, _) = of("proxy_cache z; add_header X-Cache $upstream_cache_status;");
     assert_eq!((&cache["x_cache"], transformer), (&json!(true), Value::Null));
     let (cache, transformer, report) = of("add_header X-Cache-Status $upstream_cache_status;");
-    assert_eq!((cache, transformer, report.count(Conversion::Lost)), (Value::Null, Value::Null, 0));
+    assert_eq!((cache, transformer, report.count(Conversion::NotConverted)), (Value::Null, Value::Null, 0));
     let (cache, _, _) = of("proxy_cache z;");
     assert!(cache.get("x_cache").is_none());
 }

@@ -37,7 +37,7 @@ impl Nginx<'_> {
         let targets = targets.list;
         if targets.is_empty() {
             let why = "it has no servers that could be translated";
-            self.out.lost(upstream.at, place, why, "what passes to it answers 503");
+            self.out.not_converted(upstream.at, place, why, "what passes to it answers 503");
             return;
         }
         let has_services = targets.iter().any(|target| target["host"].as_str().is_some_and(is_service));
@@ -53,7 +53,7 @@ impl Nginx<'_> {
         let mut whole = draft!(Settings { id: &id });
         whole.insert("targets".to_owned(), targets.into());
         whole.append(&mut made);
-        self.out.done(upstream.at, &place);
+        self.out.converted(upstream.at, &place);
         self.upstreams.insert(called.clone(), Upstream { id, first });
         self.out.upstreams.push(whole.into());
     }
@@ -78,12 +78,12 @@ impl Nginx<'_> {
             }
             "sticky" => match sticky(directive) {
                 Some(cookie) => made.sticky(cookie),
-                None => self.unknown(place, directive),
+                None => self.directive_not_converted(place, directive),
             },
             "keepalive" | "keepalive_timeout" | "keepalive_requests" | "zone" | "ntlm" => {
-                self.out.needless(directive.at, what, "connections are kept anyway");
+                self.out.not_needed(directive.at, what, "connections are kept anyway");
             }
-            _ => self.unknown(place, directive),
+            _ => self.directive_not_converted(place, directive),
         }
     }
 
@@ -114,7 +114,7 @@ impl Nginx<'_> {
             false => text::host_port(address).filter(|_| !address.starts_with("unix:")),
         };
         let Some((mut host, port)) = parsed else {
-            self.out.lost(server.at, what, "it is neither a host with a port nor a socket", "");
+            self.out.not_converted(server.at, what, "it is neither a host with a port nor a socket", "");
             return None;
         };
         let argument = |name: &str| server.arguments.iter().find_map(|it| it.strip_prefix(name));
@@ -122,7 +122,7 @@ impl Nginx<'_> {
             let is_name = host.parse::<IpAddr>().is_err() && port.is_none() && !host.starts_with("unix:");
             if !is_name || service.is_empty() {
                 let why = "the servers of a service are found by a name without a port";
-                self.out.lost(server.at, what, why, "");
+                self.out.not_converted(server.at, what, why, "");
                 return None;
             }
             // As nginx makes the name: one without a dot is a service over TCP.
@@ -170,7 +170,7 @@ impl Nginx<'_> {
         let what = format!("{place}: {resolver}");
         if !has_services {
             if upstream.block.iter().any(|directive| directive.name == "resolver") {
-                self.out.needless(resolver.at, what, "names are looked up again anyway");
+                self.out.not_needed(resolver.at, what, "names are looked up again anyway");
             }
             return;
         }

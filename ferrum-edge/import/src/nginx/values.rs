@@ -1,6 +1,7 @@
 //! Variables: those of nginx, and those that `map`, `geo` and `set` make.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::asked::Test;
 use super::blocks::Directive;
@@ -28,9 +29,9 @@ pub(super) struct Cases(pub(super) Vec<(Cond, String)>);
 /// Variables that the configuration makes. `None` is one whose cases can't be said here.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables {
-    made: HashMap<String, Option<Cases>>,
+    made: Rc<HashMap<String, Option<Cases>>>,
     /// Named groups of regexes, with the templates that stand for them; `None` where they have none.
-    groups: HashMap<String, Option<String>>,
+    groups: Rc<HashMap<String, Option<String>>>,
 }
 
 impl Variables {
@@ -38,7 +39,7 @@ impl Variables {
     pub(super) fn set(&mut self, name: &str, value: &str, cond: Cond) {
         // It is empty before, and may name itself.
         let empty = || Some(Cases(vec![(Cond::Always, String::new())]));
-        self.made.entry(name.to_owned()).or_insert_with(empty);
+        Rc::make_mut(&mut self.made).entry(name.to_owned()).or_insert_with(empty);
         let new = self.by_cases(value);
         self.set_to(name, new, cond);
     }
@@ -54,7 +55,7 @@ impl Variables {
             Some(before) => before.clone(),
             None => {
                 let empty = Cases(vec![(Cond::Always, String::new())]);
-                self.made.insert(name.to_owned(), Some(empty.clone()));
+                Rc::make_mut(&mut self.made).insert(name.to_owned(), Some(empty.clone()));
                 Some(empty)
             }
         };
@@ -68,16 +69,18 @@ impl Variables {
             (Some(new), None) if cond == Cond::Always => Some(Cases(new)),
             _ => None,
         };
-        self.made.insert(name.to_owned(), made);
+        Rc::make_mut(&mut self.made).insert(name.to_owned(), made);
     }
 
-    pub(super) fn unknown(&mut self, name: &str) {
-        self.made.insert(name.to_owned(), None);
+    pub(super) fn set_unknown(&mut self, name: &str) {
+        Rc::make_mut(&mut self.made).insert(name.to_owned(), None);
     }
 
     /// Takes one of nginx's own as what it is again.
-    pub(super) fn known(&mut self, name: &str) {
-        self.made.remove(name);
+    pub(super) fn unset(&mut self, name: &str) {
+        if self.made.contains_key(name) {
+            Rc::make_mut(&mut self.made).remove(name);
+        }
     }
 
     /// Notes the named groups of all regexes of a block, which are variables in all of it.
@@ -85,42 +88,55 @@ impl Variables {
         for inner in &block.block {
             if matches!(inner.name.as_str(), "location" | "rewrite" | "if" | "server_name") {
                 let names = inner.arguments.iter().flat_map(|argument| text::named_groups(argument));
-                self.groups.extend(names.map(|name| (name, None)));
+                names.for_each(|name| drop(Rc::make_mut(&mut self.groups).insert(name, None)));
             }
             self.name_groups(inner);
         }
     }
 
+    fn forget_named_groups(&mut self) {
+        if self.groups.values().any(Option::is_some) {
+            Rc::make_mut(&mut self.groups).values_mut().for_each(|known| *known = None);
+        }
+    }
+
     /// Notes that the path of all requests fits this regex: groups are its own.
     pub(super) fn fitted(&mut self, regex: &str) {
-        self.made.retain(|name, _| !is_group(name));
-        self.groups.values_mut().for_each(|known| *known = None);
+        if self.made.keys().any(|name| is_group(name)) {
+            Rc::make_mut(&mut self.made).retain(|name, _| !is_group(name));
+        }
+        self.forget_named_groups();
         let names = text::named_groups(regex);
-        self.groups
-            .extend(names.into_iter().map(|name| (name.clone(), Some(format!("${{capture.{name}}}")))));
+        if !names.is_empty() {
+            Rc::make_mut(&mut self.groups)
+                .extend(names.into_iter().map(|name| (name.clone(), Some(format!("${{capture.{name}}}")))));
+        }
     }
 
     /// Notes what the groups of a regex are; all others are empty.
     pub(super) fn set_groups(&mut self, groups: &[(String, String)]) {
         self.empty_groups();
-        self.groups.values_mut().for_each(|known| *known = None);
+        self.forget_named_groups();
         for (name, text) in groups {
             match is_group(name) {
-                true => drop(self.made.insert(name.clone(), Some(Cases(vec![(Cond::Always, text.clone())])))),
-                false => drop(self.groups.insert(name.clone(), Some(text.clone()))),
+                true => drop(
+                    Rc::make_mut(&mut self.made)
+                        .insert(name.clone(), Some(Cases(vec![(Cond::Always, text.clone())]))),
+                ),
+                false => drop(Rc::make_mut(&mut self.groups).insert(name.clone(), Some(text.clone()))),
             }
         }
     }
 
     /// Forgets what the groups of a regex stand for: another one was asked.
     pub(super) fn without_groups(&mut self) {
-        (0..10).for_each(|group: u8| self.unknown(&group.to_string()));
+        (0..10).for_each(|group: u8| self.set_unknown(&group.to_string()));
     }
 
     /// Notes that a regex with groups was asked, and did not fit: they are empty.
     pub(super) fn empty_groups(&mut self) {
         let nothing = || Some(Cases(vec![(Cond::Always, String::new())]));
-        (0..10).for_each(|group: u8| drop(self.made.insert(group.to_string(), nothing())));
+        (0..10).for_each(|group: u8| drop(Rc::make_mut(&mut self.made).insert(group.to_string(), nothing())));
     }
 
     /// Notes that a `rewrite` to this text made the path, and the query where it has one. What was said by the one before,
@@ -140,7 +156,7 @@ impl Variables {
             let Cond::Is(cond) = cond else { return false };
             What::AnyPath.concerns(cond) || query.is_some() && What::AnyQuery.concerns(cond)
         };
-        for cases in self.made.values_mut() {
+        for cases in Rc::make_mut(&mut self.made).values_mut() {
             let is_old = |(cond, text): &(Cond, String)| names(text, &is_gone) || concerns(cond);
             if cases.as_ref().is_some_and(|Cases(cases)| cases.iter().any(is_old)) {
                 *cases = None;
@@ -149,15 +165,15 @@ impl Variables {
         let fixed =
             |text: &str| (!names(text, &is_new)).then(|| Cases(vec![(Cond::Always, text.to_owned())]));
         for name in ["uri", "document_uri"] {
-            self.made.insert(name.to_owned(), fixed(path));
+            Rc::make_mut(&mut self.made).insert(name.to_owned(), fixed(path));
         }
         let Some(query) = query else { return };
         // The request's own query is put behind it, unless it ends with a question mark.
         for name in ["args", "query_string"] {
-            self.made.insert(name.to_owned(), query.strip_suffix('?').and_then(fixed));
+            Rc::make_mut(&mut self.made).insert(name.to_owned(), query.strip_suffix('?').and_then(fixed));
         }
-        self.unknown("is_args");
-        self.unknown(PARAMETERS);
+        self.set_unknown("is_args");
+        self.set_unknown(PARAMETERS);
     }
 
     /// What the configuration says of a variable; nothing of nginx's own.
@@ -177,7 +193,7 @@ impl Variables {
         let name = name.trim_start_matches('$').to_owned();
         let cases = self.mapped(source, &map.block);
         let is_known = cases.is_some();
-        self.made.insert(name, cases);
+        Rc::make_mut(&mut self.made).insert(name, cases);
         is_known
     }
 
@@ -193,7 +209,7 @@ impl Variables {
             match entry.name.as_str() {
                 "default" => default = value,
                 "hostnames" | "volatile" if entry.arguments.is_empty() => {}
-                "include" | super::guards::UNREAD => return None,
+                "include" | super::guard_names::UNREAD => return None,
                 key => {
                     let key = key.strip_prefix('\\').unwrap_or(key);
                     let is_wild =
@@ -242,7 +258,7 @@ impl Variables {
         let name = name.trim_start_matches('$').to_owned();
         let cases = networks(source, &geo.block);
         let is_known = cases.is_some();
-        self.made.insert(name, cases);
+        Rc::make_mut(&mut self.made).insert(name, cases);
         is_known
     }
 
@@ -416,7 +432,7 @@ fn networks(source: &str, block: &[Directive]) -> Option<Cases> {
         let value = entry.arguments.first().cloned().unwrap_or_default();
         match entry.name.as_str() {
             "default" => default = value,
-            "ranges" | "include" | "delete" | "proxy" | "proxy_recursive" | super::guards::UNREAD => {
+            "ranges" | "include" | "delete" | "proxy" | "proxy_recursive" | super::guard_names::UNREAD => {
                 return None;
             }
             network if text::is_network(network) => {

@@ -42,6 +42,9 @@ pub(super) fn share(out: &mut Import) {
         one["scope"] = "proxy_group".into();
         gone.extend(group.iter().skip(1));
     }
+    if named.is_empty() {
+        return;
+    }
     gone.sort_unstable();
     let mut n = 0;
     out.plugin_configs.retain(|_| {

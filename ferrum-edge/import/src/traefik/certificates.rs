@@ -8,7 +8,7 @@ use crate::tree::Node;
 
 const HOW: &str = "set gateway.acme and name the host by `acme` in gateway.tls.certificates, or give files";
 /// Settings of a resolver that the gateway needs no counterpart for, or has one of its own.
-const NEEDLESS: &[&str] =
+const NOT_NEEDED: &[&str] =
     &["storage", "keyType", "certificatesDuration", "certificateTimeout", "preferredChain"];
 
 impl Traefik<'_> {
@@ -47,8 +47,15 @@ impl Traefik<'_> {
             let acme = resolver.get("acme");
             match acme {
                 Some(acme) if Some(name) == chosen.as_ref() => self.resolver(name, acme),
-                Some(_) => self.out.lost(resolver.at, what, "the gateway gets certificates from one CA", HOW),
-                None => self.out.lost(resolver.at, what, "its way to certificates is not offered", HOW),
+                Some(_) => self.out.not_converted(
+                    resolver.at,
+                    what,
+                    "the gateway gets certificates from one CA",
+                    HOW,
+                ),
+                None => {
+                    self.out.not_converted(resolver.at, what, "its way to certificates is not offered", HOW)
+                }
             }
         }
     }
@@ -76,7 +83,7 @@ impl Traefik<'_> {
                     challenge = challenge.or_else(|| switched(Some(value)).map(|_| "http-01"));
                 }
                 ("tlsChallenge", _) => challenge = switched(Some(value)).map(|_| "tls-alpn-01").or(challenge),
-                (key, _) if NEEDLESS.contains(&key) => {}
+                (key, _) if NOT_NEEDED.contains(&key) => {}
                 (key, _) => {
                     value.see_all();
                     let why = if key == "dnsChallenge" {
@@ -84,13 +91,13 @@ impl Traefik<'_> {
                     } else {
                         "the gateway does not support this"
                     };
-                    self.out.lost(value.at, format_args!("{what}.{key}"), why, "");
+                    self.out.not_converted(value.at, format_args!("{what}.{key}"), why, "");
                 }
             }
         }
         self.from_ca.settings.challenge(challenge);
         self.resolver = Some(name.to_owned());
-        self.out.done(acme.at, what);
+        self.out.converted(acme.at, what);
     }
 
     /// What Traefik gets a router's certificates for: the domains that it or its entry point names, else the hosts of its rule.
@@ -120,7 +127,7 @@ impl Traefik<'_> {
         if resolver.plain() != self.resolver {
             // The static file, which says more of it, may not be here.
             let what = format!("{what}: certResolver {}", resolver.plain().unwrap_or_default());
-            return self.out.lost(resolver.at, what, "its certificates are not got from there", HOW);
+            return self.out.not_converted(resolver.at, what, "its certificates are not got from there", HOW);
         }
         let wanted = if domains.is_empty() { vec![hosts.to_vec()] } else { domains };
         for names in wanted {
@@ -129,7 +136,12 @@ impl Traefik<'_> {
                 match self.from_ca.refusal(&name) {
                     Some(why) => {
                         let what = format!("{what}: the certificate for {name}");
-                        self.out.lost(resolver.at, what, why, "name files in gateway.tls.certificates");
+                        self.out.not_converted(
+                            resolver.at,
+                            what,
+                            why,
+                            "name files in gateway.tls.certificates",
+                        );
                     }
                     None => kept.push(name),
                 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Traefik, middlewares, switched};
 use crate::cond::Cond;
-use crate::draft::{Match, Redirect, Route, To, draft, with_facet};
+use crate::draft::{Match, Redirect, Route, To, draft};
 use crate::ports::Port;
 use crate::text;
 use crate::tree::Node;
@@ -93,7 +93,7 @@ impl Traefik<'_> {
         self.has_unknown_clients = true;
         let why = "here it is for all ports or for none, and from named networks; it is off, and clients' addresses are not known";
         let todo = "set gateway.accept_proxy_protocol and gateway.trusted_proxies";
-        self.out.lost(first.at, "entryPoints: proxyProtocol", why, todo);
+        self.out.not_converted(first.at, "entryPoints: proxyProtocol", why, todo);
     }
 
     /// The entry point of this name.
@@ -103,22 +103,24 @@ impl Traefik<'_> {
 
     /// Trusts these networks besides those of other entry points.
     fn trusted(&mut self, networks: impl IntoIterator<Item = String>) {
-        let known = self.out.gateway.entry("trusted_proxies").or_insert_with(|| Value::Array(Vec::new()));
-        let Value::Array(known) = known else { return };
-        for network in networks.into_iter().map(Value::from) {
+        let known = self.out.gateway.get("trusted_proxies").and_then(Value::as_array);
+        let mut known: Vec<String> =
+            known.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        for network in networks {
             if !known.contains(&network) {
                 known.push(network);
             }
         }
+        self.out.gateway.trusted_proxies(known);
     }
 
     pub(super) fn entry_point(&mut self, name: &str, point: &Node) {
         let what = format!("entryPoints.{name}");
         if self.entry(name).is_none() {
-            self.out.lost(point.at, what, "its port is not known", "");
+            self.out.not_converted(point.at, what, "its port is not known", "");
             return;
         }
-        self.out.done(point.at, &what);
+        self.out.converted(point.at, &what);
         self.redirection(name, point);
         let before = point
             .path(&["http", "middlewares"])
@@ -152,16 +154,14 @@ impl Traefik<'_> {
         let scheme = if scheme == "http" { "http" } else { "https" };
         let location = format!("{scheme}://${{request.host}}{port}${{request.target}}");
         let from = self.entry(name).and_then(|it| it.port.as_ref());
-        let facet =
-            from.map_or_else(|| draft!(Match { scheme: "http" }).into(), |port| self.ports.facet(port));
+        let facet = from.map_or_else(|| draft!(Match { scheme: "http" }), |port| self.ports.facet(port));
         for (status, cond, priority) in
             [(get, Cond::methods(&["GET"]), 2_000_000_000), (others, Cond::Always, 1_999_999_999)]
         {
-            let to = To::Redirect(
-                draft!(Redirect { status_code: status, location: &location, query: "drop" }).into(),
-            );
+            let to =
+                To::Redirect(draft!(Redirect { status_code: status, location: &location, query: "drop" }));
             let mut route = Route::new(format!("{name}-to-{scheme}"), to);
-            route.matches.push(with_facet(cond.with_path(&"/".into()), &facet));
+            route.matches.push(cond.with_path("/").with_facet(&facet));
             route.priority = Some(priority);
             self.out.route(route);
         }
@@ -178,10 +178,9 @@ impl Traefik<'_> {
     }
 
     /// What a router's requests have besides its rule: the ports of its entry points. `None` where none of them is served.
-    pub(super) fn facets(&mut self, what: &str, router: &Node, entries: &[String]) -> Option<Vec<Value>> {
+    pub(super) fn facets(&mut self, what: &str, router: &Node, entries: &[String]) -> Option<Vec<Match>> {
         let is_tls = switched(router.get("tls")).is_some();
-        let scheme =
-            |is_tls: bool| Value::from(draft!(Match { scheme: if is_tls { "https" } else { "http" } }));
+        let scheme = |is_tls: bool| draft!(Match { scheme: if is_tls { "https" } else { "http" } });
         let known = |entry: &String| self.entry(entry);
         if self.entry_points.is_empty()
             || !entries.is_empty() && !entries.iter().any(|entry| known(entry).is_some())
@@ -190,10 +189,10 @@ impl Traefik<'_> {
             let guessed = |wanted: bool| entries.iter().all(|entry| entry.contains("secure") == wanted);
             return Some(match entries {
                 _ if is_tls => vec![scheme(true)],
-                [] => vec![Match::default().into()],
+                [] => vec![Match::default()],
                 _ if guessed(true) => vec![scheme(true)],
                 _ if guessed(false) => vec![scheme(false)],
-                _ => vec![Match::default().into()],
+                _ => vec![Match::default()],
             });
         }
         let on: HashSet<String> = self.points(entries).into_iter().collect();
@@ -205,7 +204,7 @@ impl Traefik<'_> {
             .collect();
         if served.is_empty() {
             let why = "its entry points are for streams; it is left out";
-            self.out.lost(router.at, what, why, "");
+            self.out.not_converted(router.at, what, why, "");
             return None;
         }
         // A router for TLS, which its entry point may say, too, is for nothing else.
@@ -216,7 +215,7 @@ impl Traefik<'_> {
         let mine: Vec<&Port> = served.into_iter().filter(is_mine).map(|(port, _)| port).collect();
         Some(match mine.as_slice() {
             [] => vec![scheme(is_tls)],
-            mine if mine.len() == self.ports.count() => vec![Match::default().into()],
+            mine if mine.len() == self.ports.count() => vec![Match::default()],
             mine => mine.iter().map(|port| self.ports.facet(port)).collect(),
         })
     }

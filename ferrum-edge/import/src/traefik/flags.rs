@@ -45,7 +45,7 @@ fn exposed(out: &mut Import, fixed: &[Node]) -> Exposed {
         }
         if let Some(constraints) = provider.get("constraints") {
             let why = "which containers it means is not found out; they are left out";
-            if out.guard(
+            if out.guard_not_converted(
                 constraints.at,
                 "providers.docker.constraints",
                 why,
@@ -85,7 +85,7 @@ fn of_service(out: &mut Import, name: &str, service: &Node, has_file: bool) -> (
         settings.iter().find(|(keys, ..)| keys.len() == 1 && keys[0].eq_ignore_ascii_case("configFile"));
     if has_file {
         for (keys, _, at) in &settings {
-            out.needless(
+            out.not_needed(
                 *at,
                 format_args!("{what}: {}", keys.join(".")),
                 "Traefik reads its static file alone",
@@ -96,12 +96,12 @@ fn of_service(out: &mut Import, name: &str, service: &Node, has_file: bool) -> (
     if names_file.is_some() || is_mounted {
         let at = names_file.map_or(service.at, |(_, _, at)| *at);
         let why = "its static configuration is in a file, and may guard; all of it is closed";
-        let closes = out.guard(at, &what, why, "give the static file, too");
+        let closes = out.guard_not_converted(at, &what, why, "give the static file, too");
         return (None, closes);
     }
     let unread = service.get("env_file");
     if let Some(unread) = unread {
-        out.lost(
+        out.not_converted(
             unread.at,
             format_args!("{what}: env_file"),
             "it is not read",
@@ -140,7 +140,7 @@ fn settings(out: &mut Import, what: &str, flags: Vec<(String, At)>, service: &No
         }
         let Some(flag) = word.strip_prefix("--") else {
             if !matches!(word.as_str(), "traefik" | "/entrypoint.sh") {
-                out.lost(at, format_args!("{what}: {word}"), "it is no flag", "");
+                out.not_converted(at, format_args!("{what}: {word}"), "it is no flag", "");
             }
             continue;
         };

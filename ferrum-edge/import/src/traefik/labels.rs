@@ -43,13 +43,13 @@ pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> No
             let Some(path) = key.strip_prefix("traefik.") else { continue };
             count += 1;
             if count > MAX_LABELS {
-                out.lost(*at, key, format_args!("more than {MAX_LABELS} labels"), "");
+                out.not_converted(*at, key, format_args!("more than {MAX_LABELS} labels"), "");
                 return made.node;
             }
             let parts: Vec<&str> = path.split('.').collect();
             if parts.len() < 3 || !matches!(parts[0], "http" | "tcp" | "udp") {
                 if parts != ["enable"] {
-                    out.needless(*at, key, "it is about Traefik's providers");
+                    out.not_needed(*at, key, "it is about Traefik's providers");
                 }
                 continue;
             }
@@ -147,7 +147,7 @@ impl Container<'_> {
                 let servers = Node::list(at, vec![Node::map(at, vec![("url", url)])]);
                 made.put(&["http", "services", self.name, "loadBalancer", "servers"], servers);
             }
-            None => out.lost(
+            None => out.not_converted(
                 at,
                 format_args!("service {}", self.name),
                 "its port is not known; it answers 503",

@@ -78,7 +78,8 @@ impl Traefik<'_> {
             match reader(&lower) {
                 Some(read) => read(self, &what, settings, &mut made),
                 None => {
-                    made.is_closed |= self.out.guard(settings.at, what, "it guards, or is not known", TODO);
+                    made.is_closed |=
+                        self.out.guard_not_converted(settings.at, what, "it guards, or is not known", TODO);
                 }
             }
         }
@@ -92,7 +93,7 @@ impl Traefik<'_> {
                 Some(inner) => made.take(inner),
                 None => {
                     let why = "a middleware in it is not there, or is itself";
-                    made.is_closed |= self.out.guard(settings.at, what, why, TODO);
+                    made.is_closed |= self.out.guard_not_converted(settings.at, what, why, TODO);
                 }
             }
         }
@@ -106,17 +107,17 @@ impl Traefik<'_> {
             config.algorithms(wanted);
         }
         made.plugins.push(Plug::of(config));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     fn content_type(&mut self, what: &str, settings: &Node, _made: &mut Made) {
-        self.out.needless(settings.at, what, "media types of targets pass as they are");
+        self.out.not_needed(settings.at, what, "media types of targets pass as they are");
         settings.see_all();
     }
 
     fn grpc_web(&mut self, what: &str, settings: &Node, made: &mut Made) {
         made.plugins.push(Plug::of(GrpcWeb::default()));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     /// `errors`: pages of another service.
@@ -132,23 +133,23 @@ impl Traefik<'_> {
         };
         if path.replace("${", "").contains('{') || !path.starts_with('/') || !statuses.iter().all(is_good) {
             let why = "a status or placeholder in it has no counterpart";
-            return self.out.lost(settings.at, what, why, todo);
+            return self.out.not_converted(settings.at, what, why, todo);
         }
         let service = settings.text_of("service").unwrap_or_default().to_owned();
         match self.backend(what, settings, &service).map(|backend| backend.to) {
             Some(To::Upstream { id, is_tls: false }) if !statuses.is_empty() => {
                 let page = draft!(Page { status: statuses.join(", "), upstream_id: id, path });
                 made.plugins.push(Plug::of(draft!(ErrorPages { pages: [page] })));
-                self.out.done(settings.at, what);
+                self.out.converted(settings.at, what);
             }
-            _ => self.out.lost(settings.at, what, "its service can't be asked for pages", todo),
+            _ => self.out.not_converted(settings.at, what, "its service can't be asked for pages", todo),
         }
     }
 
     fn pass_certificate(&mut self, what: &str, settings: &Node, _made: &mut Made) {
         let why = "targets don't get the client's certificate in a header";
         let todo = "use `request_transformer` with the templates of the plugin `mtls_auth`";
-        self.out.lost(settings.at, what, why, todo);
+        self.out.not_converted(settings.at, what, why, todo);
     }
 }
 

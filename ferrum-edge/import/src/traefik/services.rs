@@ -17,7 +17,7 @@ impl Traefik<'_> {
         let made = match self.services.get(&called).cloned() {
             Some(node) => self.service(&called, &node),
             None => {
-                self.out.lost(
+                self.out.not_converted(
                     router.at,
                     what,
                     format_args!("there is no service `{service}` in the files; it answers 503"),
@@ -39,7 +39,7 @@ impl Traefik<'_> {
         settings.strip_listen_path(false);
         let (targets, is_tls) = self.targets(&what, balancer, &mut settings);
         if targets.is_empty() {
-            self.out.lost(node.at, &what, "it has no servers; it answers 503", "");
+            self.out.not_converted(node.at, &what, "it has no servers; it answers 503", "");
             return None;
         }
         let passes_host = balancer.get("passHostHeader").and_then(Node::plain).as_deref() != Some("false");
@@ -58,7 +58,7 @@ impl Traefik<'_> {
             made.sticky(sticky);
         }
         self.out.upstreams.push(made.into());
-        self.out.done(node.at, what);
+        self.out.converted(node.at, what);
         Some(Backend { to: To::Upstream { id, is_tls }, settings })
     }
 
@@ -71,7 +71,7 @@ impl Traefik<'_> {
         let paths = [["mirroring", "service"], ["failover", "service"]];
         let main = paths.iter().find_map(|path| node.path(path)).and_then(Node::str).map(str::to_owned);
         let why = format!("`{kind}` is not translated");
-        self.out.lost(node.at, what, why, "see `request_mirror` and targets' `priority`");
+        self.out.not_converted(node.at, what, why, "see `request_mirror` and targets' `priority`");
         main.and_then(|main| self.backend(what, node, &main))
     }
 
@@ -80,7 +80,7 @@ impl Traefik<'_> {
         let (mut targets, mut is_tls) = (Vec::new(), false);
         for server in balancer.each("servers") {
             let Some(url) = server.text_of("url").and_then(text::url) else {
-                self.out.lost(server.at, what, "a server has no URL", "");
+                self.out.not_converted(server.at, what, "a server has no URL", "");
                 continue;
             };
             is_tls |= url.scheme == "https";
@@ -136,7 +136,7 @@ impl Traefik<'_> {
             let weight = weight.unwrap_or(1).min(1_000_000);
             let called = part.text_of("name").unwrap_or_default().to_owned();
             if weight == 0 {
-                self.out.needless(part.at, format_args!("{what}: {called}"), "a weight of 0 is no traffic");
+                self.out.not_needed(part.at, format_args!("{what}: {called}"), "a weight of 0 is no traffic");
                 continue;
             }
             let node = self.services.get(called.split('@').next().unwrap_or(&called)).cloned();
@@ -148,7 +148,7 @@ impl Traefik<'_> {
             };
             if servers.is_empty() {
                 let why = "it has no servers that are known here; the others have its share";
-                self.out.lost(part.at, format_args!("{what}: {called}"), why, "");
+                self.out.not_converted(part.at, format_args!("{what}: {called}"), why, "");
                 continue;
             }
             if let Some(balancer) = &balancer {
@@ -164,7 +164,7 @@ impl Traefik<'_> {
             } else if settings != own || is_tls != own_tls {
                 let why = "it is asked in another way than the first one; the others have its share";
                 let todo = "use the plugin `traffic_split`";
-                self.out.lost(part.at, format_args!("{what}: {called}"), why, todo);
+                self.out.not_converted(part.at, format_args!("{what}: {called}"), why, todo);
                 continue;
             }
             let count = u64::try_from(servers.len()).unwrap_or(1).max(1);
@@ -176,10 +176,10 @@ impl Traefik<'_> {
             }
         }
         if targets.is_empty() {
-            self.out.lost(weighted.at, what, "none of its services has servers; it answers 503", "");
+            self.out.not_converted(weighted.at, what, "none of its services has servers; it answers 503", "");
             return None;
         }
-        self.out.done(weighted.at, what);
+        self.out.converted(weighted.at, what);
         let id = self.out.id("upstream", what);
         self.out
             .upstreams

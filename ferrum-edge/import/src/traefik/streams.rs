@@ -39,7 +39,7 @@ impl Traefik<'_> {
                     (names, targets.is_empty(), guarded, ports.is_empty())
                 else {
                     let why = "its rule, servers, middlewares or entry points can't be translated; its port is not opened";
-                    self.out.closed(router.at, what, why, "write it as a stream proxy");
+                    self.out.route_closed(router.at, what, why, "write it as a stream proxy");
                     continue;
                 };
                 let upstream = self.out.id("upstream", &format!("{kind}-{service}"));
@@ -58,7 +58,7 @@ impl Traefik<'_> {
                         made.frontend_tls(true);
                     }
                     if names != ["*"] && !passthrough {
-                        self.out.closed(
+                        self.out.route_closed(
                             router.at,
                             &what,
                             "names are only looked at where TLS passes through; its port is not opened",
@@ -68,7 +68,7 @@ impl Traefik<'_> {
                     }
                     self.out.proxies.push(made.into());
                 }
-                self.out.done(router.at, what);
+                self.out.converted(router.at, what);
             }
         }
     }

@@ -43,7 +43,7 @@ impl Traefik<'_> {
             None => "it is not in the files, and may ask for clients' certificates",
         };
         let what = format!("{what}: tls.options {name}");
-        self.out.guard(options.at, what, why, "set gateway.tls.client_ca_path")
+        self.out.guard_not_converted(options.at, what, why, "set gateway.tls.client_ca_path")
     }
 
     /// Whether a stream whose TLS ends here asks for clients' certificates.
@@ -54,7 +54,7 @@ impl Traefik<'_> {
         }
         let is_asked = self.tls_options.get(DEFAULT) == Some(&true) && tls.get("options").is_none();
         if is_asked {
-            self.out.closed(tls.at, what, "the default TLS options ask for clients' certificates", "");
+            self.out.route_closed(tls.at, what, "the default TLS options ask for clients' certificates", "");
         }
         is_asked || tls.get("options").is_some_and(|options| self.options_ask(what, options))
     }
@@ -65,12 +65,13 @@ impl Traefik<'_> {
         let find = |it: &Node| it.path(&["tls", "options", DEFAULT, "clientAuth"]).map(|it| it.at);
         let at = documents.iter().find_map(find).unwrap_or_default();
         let why = "clients' certificates are asked for by the whole gateway; everything over TLS is closed";
-        if self.out.guard(at, "tls.options: clientAuth", why, "set gateway.tls.client_ca_path") {
+        if self.out.guard_not_converted(at, "tls.options: clientAuth", why, "set gateway.tls.client_ca_path")
+        {
             let closed = draft!(PluginConfig {
                 id: "closed-for-want-of-certificates",
                 plugin_name: RequestTermination::PLACE,
                 scope: "global",
-                config: RequestTermination::closed(),
+                config: RequestTermination::of_closed_route(),
                 when: draft!(Match { scheme: "https" }),
             });
             self.out.plugin_configs.push(closed.into());

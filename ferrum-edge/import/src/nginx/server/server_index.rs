@@ -2,10 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
-
 use super::{HostPattern, Server};
-use crate::draft::{Match, draft, with_facet};
+use crate::draft::{Match, draft};
 use crate::ports::Ports;
 
 /// All servers of `http`. Ports and servers are named by their numbers.
@@ -84,7 +82,7 @@ impl<'s> ServerIndex<'s> {
     }
 
     /// The hosts and ports of a server's requests, as keys of matches.
-    pub(super) fn facets(&self, server: &'s Server<'_>, n: usize) -> Vec<Value> {
+    pub(super) fn facets(&self, server: &'s Server<'_>, n: usize) -> Vec<Match> {
         let mine = &self.mine[n];
         let served: Vec<(usize, Vec<&String>, bool)> = mine
             .iter()
@@ -95,18 +93,18 @@ impl<'s> ServerIndex<'s> {
         // own names.
         let wild = self.wild_count > usize::from(server.has_wildcard()) || self.has_patterns;
         let mut made = Vec::new();
-        let mut add = |hosts: Option<&[&String]>, facet: Value| {
-            let with_hosts = |hosts| with_facet(draft!(Match { hosts }).into(), &facet);
+        let mut add = |hosts: Option<&[&String]>, facet: Match| {
+            let with_hosts = |hosts| draft!(Match { hosts }).with_facet(&facet);
             made.push(hosts.map_or_else(|| facet.clone(), with_hosts));
         };
         let alike =
             |(_, own, is_default): &(usize, Vec<&String>, bool)| own == names && is_default == default;
         if self.is_everywhere(n) && served.iter().all(alike) {
             if !names.is_empty() && (!default || wild) {
-                add(Some(names), Match::default().into());
+                add(Some(names), Match::default());
             }
             if *default {
-                add(None, Match::default().into());
+                add(None, Match::default());
             }
         } else {
             for (port, names, is_default) in &served {
@@ -125,20 +123,20 @@ impl<'s> ServerIndex<'s> {
         self.mine[n].len() == self.defaults.len()
     }
 
-    fn facet(&self, port: usize) -> Value {
+    fn facet(&self, port: usize) -> Match {
         self.ports.at(port).map(|port| self.ports.facet(port)).unwrap_or_default()
     }
 
     /// A match on the ports of a server.
-    pub(super) fn on_ports(&self, n: usize, one: Match) -> Vec<Value> {
+    pub(super) fn on_ports(&self, n: usize, one: Match) -> Vec<Match> {
         self.on_some_ports(&self.mine[n], one)
     }
 
     /// A match on some of the ports.
-    pub(super) fn on_some_ports(&self, some: &[usize], one: Match) -> Vec<Value> {
+    pub(super) fn on_some_ports(&self, some: &[usize], one: Match) -> Vec<Match> {
         match some.len() == self.defaults.len() {
-            true => vec![one.into()],
-            false => some.iter().map(|port| with_facet(one.clone().into(), &self.facet(*port))).collect(),
+            true => vec![one],
+            false => some.iter().map(|port| one.clone().with_facet(&self.facet(*port))).collect(),
         }
     }
 

@@ -17,7 +17,7 @@ impl Traefik<'_> {
     fn are_other_clients(&mut self, what: &str, at: At) -> bool {
         if self.has_unknown_clients {
             let why = "some entry points take addresses from the PROXY protocol and others don't; here all do, or none";
-            return self.out.guard(at, what, why, "set gateway.accept_proxy_protocol");
+            return self.out.guard_not_converted(at, what, why, "set gateway.accept_proxy_protocol");
         }
         if self.out.gateway.contains_key("trusted_proxies") && !self.has_proxy_protocol {
             let why =
@@ -39,7 +39,7 @@ impl Traefik<'_> {
         if networks.is_empty() || !networks.iter().all(|it| text::is_network(it)) || strategy.is_some() {
             let why = "these are not networks, or `ipStrategy` says whose address counts";
             let todo = "set gateway.trusted_proxies, and use the plugin `ip_restriction`";
-            made.is_closed |= self.out.guard(settings.at, what, why, todo);
+            made.is_closed |= self.out.guard_not_converted(settings.at, what, why, todo);
             return;
         }
         made.is_closed |= self.are_other_clients(what, settings.at);
@@ -48,7 +48,7 @@ impl Traefik<'_> {
         }
         let status = number(settings, "rejectStatusCode").filter(|it| (400..600).contains(it)).unwrap_or(403);
         made.plugins.push(Plug::of(draft!(IpRestriction { allow: networks, status_code: status })));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     pub(super) fn basic_auth(&mut self, what: &str, settings: &Node, made: &mut Made) {
@@ -69,7 +69,7 @@ impl Traefik<'_> {
         }
         if !good {
             let why = "only users in the file, with hashes by bcrypt or apr1 and one password each, can be translated";
-            made.is_closed |= self.out.guard(settings.at, what, why, TODO);
+            made.is_closed |= self.out.guard_not_converted(settings.at, what, why, TODO);
             return;
         }
         let hides = is_true(settings, "removeHeader");
@@ -86,7 +86,7 @@ impl Traefik<'_> {
             });
             made.plugins.push(Plug::of(draft!(RequestTransformer { rules: [rule] })));
         }
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     pub(super) fn forward_auth(&mut self, what: &str, settings: &Node, made: &mut Made) {
@@ -94,7 +94,8 @@ impl Traefik<'_> {
         let unknown = ["authResponseHeadersRegex"];
         let Some(address) = address.filter(|_| unknown.iter().all(|key| settings.get(key).is_none())) else {
             let why = "its address is not a URL, or it has settings that have no counterpart";
-            made.is_closed |= self.out.guard(settings.at, what, why, "use the plugin `forward_auth`");
+            made.is_closed |=
+                self.out.guard_not_converted(settings.at, what, why, "use the plugin `forward_auth`");
             return;
         };
         let mut config = draft!(ForwardAuth {
@@ -130,7 +131,7 @@ impl Traefik<'_> {
             config.ca_path(file);
         }
         made.plugins.push(Plug::of(config));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 }
 

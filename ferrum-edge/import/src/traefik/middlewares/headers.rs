@@ -1,7 +1,7 @@
 //! The middleware that changes header fields, answers preflight requests, and refuses hosts.
 
 use super::{Made, TODO, is_true, list, number};
-use crate::draft::{Cors, HeaderRule, Plug, Rewrite, draft, set};
+use crate::draft::{Cors, HeaderRule, Plug, Rewrite, draft};
 use crate::traefik::Traefik;
 use crate::tree::Node;
 
@@ -62,7 +62,7 @@ impl Traefik<'_> {
                 made.plugins.push(Plug::of_rules(name, rules));
             }
         }
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     fn header_key(
@@ -107,12 +107,12 @@ impl Traefik<'_> {
                 if said != "false" && (!said.is_empty() || !value.is_empty()) {
                     let what = format!("{what}.{key}");
                     let why = "it refuses or redirects requests, and is not translated";
-                    made.is_closed |= self.out.guard(value.at, what, why, TODO);
+                    made.is_closed |= self.out.guard_not_converted(value.at, what, why, TODO);
                 }
             }
             key => {
                 let what = format!("{what}.{key}");
-                self.out.lost(value.at, what, "the gateway does not support this", "");
+                self.out.not_converted(value.at, what, "the gateway does not support this", "");
             }
         }
     }
@@ -122,21 +122,15 @@ impl Traefik<'_> {
         let credentials = is_true(settings, "accessControlAllowCredentials");
         if origins.is_empty() || origins.iter().any(|it| it == "*") && credentials {
             let why = "origins by regex, or every origin with credentials, are not known";
-            return self.out.lost(settings.at, what, why, "use the plugin `cors`");
+            return self.out.not_converted(settings.at, what, why, "use the plugin `cors`");
         }
         let mut config = Cors::default();
         config.allowed_origins(origins);
         config.allow_credentials(credentials);
-        for (theirs, ours) in [
-            ("accessControlAllowMethods", "allowed_methods"),
-            ("accessControlAllowHeaders", "allowed_headers"),
-            ("accessControlExposeHeaders", "exposed_headers"),
-        ] {
-            let list = list(settings, theirs);
-            if !list.is_empty() {
-                set(&mut config, ours, list);
-            }
-        }
+        let list = |key: &str| Some(list(settings, key)).filter(|list| !list.is_empty());
+        config.allowed_methods(list("accessControlAllowMethods"));
+        config.allowed_headers(list("accessControlAllowHeaders"));
+        config.exposed_headers(list("accessControlExposeHeaders"));
         if let Some(age) = number(settings, "accessControlMaxAge") {
             config.max_age(age);
         }

@@ -18,11 +18,11 @@ impl Traefik<'_> {
         let period =
             settings.get("period").and_then(Node::plain).map_or(Some(1000), |it| text::millis(&it, 1000));
         if average == 0 {
-            return self.out.needless(settings.at, what, "a rate of 0 is no limit");
+            return self.out.not_needed(settings.at, what, "a rate of 0 is no limit");
         }
         let Some(period) = period else {
             let todo = "use the plugin `rate_limiting`";
-            return self.out.lost(settings.at, what, "its rate is not known", todo);
+            return self.out.not_converted(settings.at, what, "its rate is not known", todo);
         };
         let limit = draft!(Limit { rate: average, per: format!("{period}ms"), burst });
         let by = self.criterion(what, settings, "address");
@@ -39,7 +39,7 @@ impl Traefik<'_> {
             }
         }
         made.plugins.push(Plug::of(config));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     /// By what requests are told apart.
@@ -59,13 +59,13 @@ impl Traefik<'_> {
 
     pub(super) fn in_flight(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let Some(amount) = number(settings, "amount").filter(|it| *it > 0) else {
-            return self.out.lost(settings.at, what, "its amount is not known", "");
+            return self.out.not_converted(settings.at, what, "its amount is not known", "");
         };
         // Without a criterion Traefik counts by host.
         let by = self.criterion(what, settings, "template:${request.host}");
         let config = draft!(ConcurrencyLimiting { max_concurrent: amount, limit_by: by, status_code: 429 });
         made.plugins.push(Plug::of(config));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     pub(super) fn buffering(&mut self, what: &str, settings: &Node, made: &mut Made) {
@@ -76,10 +76,10 @@ impl Traefik<'_> {
         made.plugins.extend(response.map(|bytes| Plug::of(draft!(ResponseSizeLimiting { max_size: bytes }))));
         for key in ["memRequestBodyBytes", "memResponseBodyBytes"] {
             if let Some(node) = settings.get(key) {
-                self.out.needless(node.at, format_args!("{what}.{key}"), "bodies pass as they come");
+                self.out.not_needed(node.at, format_args!("{what}.{key}"), "bodies pass as they come");
             }
         }
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     /// Traefik tries again where no answer came, whatever the method.
@@ -92,7 +92,7 @@ impl Traefik<'_> {
             retry.backoff(draft!(Backoff { exponential: pauses }));
         }
         made.retry = Some(retry);
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     /// Shares of failures become failures in a row.
@@ -101,7 +101,7 @@ impl Traefik<'_> {
         let Some(statuses) = failures(expression) else {
             let why =
                 "of its expressions, those by `NetworkErrorRatio()` and `ResponseCodeRatio()` are known";
-            return self.out.lost(settings.at, what, why, "set `circuit_breaker` of the proxy");
+            return self.out.not_converted(settings.at, what, why, "set `circuit_breaker` of the proxy");
         };
         let mut breaker =
             draft!(CircuitBreaker { failure_status_codes: statuses, trip_on_connection_errors: true });

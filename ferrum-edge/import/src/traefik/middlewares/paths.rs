@@ -24,18 +24,18 @@ impl Traefik<'_> {
         };
         let rules: Vec<Replaced> = prefixes.iter().map(rule).collect();
         if rules.is_empty() {
-            return self.out.lost(settings.at, what, "it names no prefixes", "");
+            return self.out.not_converted(settings.at, what, "it names no prefixes", "");
         }
         if settings.has("forceSlash") {
-            self.out.needless(settings.at, what, "a path has a slash at its beginning in any case");
+            self.out.not_needed(settings.at, what, "a path has a slash at its beginning in any case");
         }
-        self.told_prefixes(what, settings, &prefixes, made);
+        self.forward_prefix(what, settings, &prefixes, made);
         made.plugins.push(Plug::of(draft!(Rewrite { regex: rules })));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
-    /// Tells targets in `X-Forwarded-Prefix` what was taken away: the first prefix that fits.
-    fn told_prefixes(&mut self, what: &str, settings: &Node, prefixes: &[String], made: &mut Made) {
+    /// Sends the removed prefix, the first that fits, to targets in `X-Forwarded-Prefix`.
+    fn forward_prefix(&mut self, what: &str, settings: &Node, prefixes: &[String], made: &mut Made) {
         if made.plugins.iter().any(|plug| plug.name == "rewrite") {
             let why = "the path is changed before, and X-Forwarded-Prefix does not tell what was taken away";
             return self.out.partial(settings.at, what, why, "");
@@ -70,7 +70,7 @@ impl Traefik<'_> {
             return self.no_regex(what, settings, made);
         }
         made.plugins.push(Plug::of(draft!(Rewrite { regex: rules })));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     pub(super) fn replace_path_regex(&mut self, what: &str, settings: &Node, made: &mut Made) {
@@ -80,29 +80,29 @@ impl Traefik<'_> {
         };
         let rule = draft!(Replaced { from, to: groups(to) });
         made.plugins.push(Plug::of(draft!(Rewrite { regex: [rule] })));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     fn no_regex(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let why = "its regex can't be translated";
-        made.is_closed |= self.out.guard(settings.at, what, why, "use the plugin `rewrite`");
+        made.is_closed |= self.out.guard_not_converted(settings.at, what, why, "use the plugin `rewrite`");
     }
 
     pub(super) fn add_prefix(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let Some(prefix) = settings.text_of("prefix") else {
-            return self.out.lost(settings.at, what, "it names no prefix", "");
+            return self.out.not_converted(settings.at, what, "it names no prefix", "");
         };
         let to = format!("{}${{1}}", prefix.trim_end_matches('/').replace('$', "$$"));
         made.plugins.push(Plug::of(draft!(Rewrite { regex: [draft!(Replaced { from: "^(.*)$", to })] })));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     pub(super) fn replace_path(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let Some(path) = settings.text_of("path") else {
-            return self.out.lost(settings.at, what, "it names no path", "");
+            return self.out.not_converted(settings.at, what, "it names no path", "");
         };
         made.plugins.push(Plug::of(draft!(Rewrite { path: path.replace("${", "$${") })));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     pub(super) fn redirect_scheme(&mut self, what: &str, settings: &Node, made: &mut Made) {
@@ -112,7 +112,7 @@ impl Traefik<'_> {
             config.port(port);
         }
         made.plugins.extend(by_method(config, Cond::Always, is_true(settings, "permanent")));
-        self.out.done(settings.at, what);
+        self.out.converted(settings.at, what);
     }
 
     /// Of the whole URL: one host to another, with all that follows, is known.
@@ -122,11 +122,11 @@ impl Traefik<'_> {
         match found {
             Some((redirect, when)) => {
                 made.plugins.extend(by_method(redirect, when, is_true(settings, "permanent")));
-                self.out.done(settings.at, what);
+                self.out.converted(settings.at, what);
             }
             None => {
                 let why = "of regexes over the whole URL, only those that move one host to another are known";
-                made.is_closed |= self.out.guard(settings.at, what, why, TODO);
+                made.is_closed |= self.out.guard_not_converted(settings.at, what, why, TODO);
             }
         }
     }
