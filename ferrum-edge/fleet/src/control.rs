@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(receivers(&core.advance(&views[1], &epoch, 1, documents("{}"), NOW)), [2]);
         assert_eq!(receivers(&core.advance(&views[0], &epoch, 1, documents("{}"), NOW)), [1]);
         assert!(core.advance(&views[0], &epoch, 1, documents("{}"), NOW).is_empty());
-        assert_eq!(receivers(&core.begin_epoch(&"f".into(), NOW)), [], "something is under way");
+        assert!(receivers(&core.begin_epoch(&"f".into(), NOW)).is_empty(), "something is under way");
     }
 
     #[test]

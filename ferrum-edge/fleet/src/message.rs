@@ -100,8 +100,8 @@ pub struct BrokenObject {
 /// From a control plane.
 #[derive(Debug, Clone)]
 pub enum ToEdge {
-    /// The first message of a connection.
-    Welcome(Welcome),
+    /// The first message of a connection. In a box, since the queue of each edge has room for 32 messages.
+    Welcome(Box<Welcome>),
     /// Another configuration.
     Transfer(Arc<Transfer>),
     /// The edge has the newest configuration, at this position.

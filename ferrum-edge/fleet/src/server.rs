@@ -252,7 +252,7 @@ impl<R: Registrar> Fleet for Service<R> {
         let id: Arc<str> = edge.edge.as_str().into();
         let abilities = hello.abilities();
         let view = self.registrar.view(&group, &abilities);
-        let (session, queue) = self.hub.connect(&id, &view, ToEdge::Welcome(welcome), hello);
+        let (session, queue) = self.hub.connect(&id, &view, ToEdge::Welcome(Box::new(welcome)), hello);
         let open = OpenSession { hub: self.hub.clone(), session };
         // It may have been revoked or moved since it was looked up, when the hub did not know it yet, and its view may have been freed:
         // no edge had it. Asking for it again makes it anew.

@@ -38,7 +38,7 @@ use proto::verdict::Verdict as Sent;
 /// Bytes of compressed data in a chunk, at most.
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes in a chunk that is sent: the connection of each edge keeps a buffer of this size.
-const SENT_BYTES: usize = 16 << 10;
+const SENT_BYTES: usize = 4 << 10;
 /// Bytes of documents, and deleted ones, that are encoded where they are sent: it takes less time than another thread would.
 const ENCODED_AT_ONCE: usize = 64 << 10;
 const DELETED_AT_ONCE: usize = 1 << 10;
@@ -263,13 +263,13 @@ impl Assembler {
     pub(crate) fn take(&mut self, message: proto::ControlMessage) -> Result<Piece, WireError> {
         Ok(Piece::Message(match message.message.ok_or(WireError::Missing("message"))? {
             FromControl::Chunk(chunk) => return self.chunk(chunk),
-            FromControl::Welcome(welcome) => ToEdge::Welcome(Welcome {
+            FromControl::Welcome(welcome) => ToEdge::Welcome(Box::new(Welcome {
                 version: welcome.version,
                 edge: welcome.edge,
                 name: welcome.name,
                 group: welcome.group,
                 keys: welcome.keys,
-            }),
+            })),
             FromControl::Unchanged(unchanged) => ToEdge::Unchanged(position(unchanged.position)?),
             FromControl::Revoked(revoked) => ToEdge::Revoked(revoked.reason),
             FromControl::Drain(drain) => ToEdge::Drain(Duration::from_millis(drain.delay)),

@@ -130,27 +130,31 @@ async fn changes_since(link: &mut StoreConnection, since: &FleetMark) -> Result<
 }
 
 /// The keys of the rows that were changed since a state; `None` if some of these changes are not listed, if it is a state of another
-/// history, or if there are many.
+/// history, or if there are more than [`MAX_ROWS`].
 async fn listed_since(
     link: &mut StoreConnection,
     since: &FleetMark,
     newest: u64,
 ) -> Result<Option<BTreeSet<(String, String)>>, Failure> {
-    let (mut next, mut is_listed, mut keys) = (since.stamp, since.stamp <= newest, BTreeSet::new());
-    let sql =
-        "SELECT stamp, token, kind, id FROM ferrum_fleet_changes WHERE stamp >= ? ORDER BY stamp LIMIT ?";
-    let limit = MAX_ROWS as u64 * 2;
+    let sql = "SELECT token FROM ferrum_fleet_changes WHERE stamp = ? LIMIT 1";
+    let token = link.row(sql, vec![since.stamp.into()]).await?.map(|row| row.text(0)).transpose()?;
+    if token.as_deref() != Some(&*since.token) {
+        return Ok(None);
+    }
+    let (mut last, mut is_listed, mut count, mut keys) = (since.stamp, true, 0, BTreeSet::new());
+    let sql = "SELECT stamp, kind, id FROM ferrum_fleet_changes WHERE stamp > ? ORDER BY stamp LIMIT ?";
+    // One more than is taken shows that there are more.
+    let limit = MAX_ROWS as u64 + 1;
     link.rows(sql, vec![since.stamp.into(), limit.into()], |row| {
         let stamp = row.int(0)?;
-        is_listed &= stamp <= next && (stamp > since.stamp || row.text(1)? == since.token);
-        next = stamp + 1;
-        if stamp > since.stamp {
-            keys.insert((row.text(2)?, row.text(3)?));
-        }
+        is_listed &= stamp <= last + 1;
+        last = stamp;
+        count += 1;
+        keys.insert((row.text(1)?, row.text(2)?));
         Ok(())
     })
     .await?;
-    Ok(Some(keys).filter(|keys| is_listed && next == newest + 1 && keys.len() <= MAX_ROWS))
+    Ok(Some(keys).filter(|_| is_listed && last == newest && count <= MAX_ROWS))
 }
 
 /// Every row but the one that counts changes.
