@@ -31,6 +31,8 @@ use crate::store::{FleetOp, Store, StoreError};
 
 /// Between two looks for changes of the roster by other control planes: a revoked edge is cut within a second.
 const ROSTER_INTERVAL: Duration = Duration::from_millis(500);
+/// How long an answer waits for what other control planes have changed.
+const REFRESH_WAIT: Duration = Duration::from_secs(5);
 /// Between two looks at edges that take too long, and at numbers.
 const TICK: Duration = Duration::from_secs(5);
 /// Before trying again after the database did not answer.
@@ -142,8 +144,10 @@ impl ControlPlane {
 
     /// Looks for what other control planes have changed. While the database is away, what is known is shown.
     pub(crate) async fn refresh(&self) {
-        if let Err(error) = self.roster.follow().await {
-            tracing::debug!(%error, "the fleet's roster could not be read");
+        match timeout(REFRESH_WAIT, self.roster.follow()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the fleet's roster could not be read"),
+            Err(_) => tracing::debug!("the fleet's roster was not read in time"),
         }
     }
 
