@@ -33,6 +33,7 @@
 //! | `ferrum_changes` | an undo log: the document of each object before each revision |
 //! | `ferrum_audit` | the entries of the audit with their hashes |
 //! | `ferrum_fleet` | the edges of a control plane, invitations, the authority; not part of the history |
+//! | `ferrum_fleet_changes` | which of those rows the latest changes touched, for control planes that follow |
 //! | `ferrum_users` | users of the console: role, hash of the password, version; no part of the history |
 //! | `ferrum_user_grants`, `ferrum_user_totp` | for what objects a user's role counts; the second factor, encrypted |
 //! | `ferrum_pending` | changes that wait for the approval of another user, and what became of them; no part of the history |
@@ -88,7 +89,7 @@ pub use author::Author;
 pub use change::Transaction;
 pub use error::StoreError;
 #[cfg(feature = "fleet")]
-pub(crate) use fleet::FleetOp;
+pub(crate) use fleet::{FleetChanges, FleetMark, FleetOp, FleetRow};
 pub(crate) use gathered::Gathered;
 pub use history::{Changed, Counts, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};
 pub use load_error::LoadError;

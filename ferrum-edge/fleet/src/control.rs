@@ -1,11 +1,11 @@
 //! The control plane's side of the protocol: takes messages, returns messages and effects. It does no I/O and reads no clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::documents::{DocumentSet, Hash, Position};
-use crate::message::{Findings, Hello, ToControl, ToEdge, Verdict};
+use crate::message::{Abilities, Findings, Hello, ToControl, ToEdge, Verdict};
 use crate::view::View;
 
 /// One connection of an edge.
@@ -34,7 +34,7 @@ pub struct EdgeState {
     /// Its connection.
     pub session: Option<SessionId>,
     /// As it said at its last connection.
-    pub hello: Hello,
+    pub abilities: Arc<Abilities>,
     /// What every worker of it serves.
     pub served: Option<Position>,
     /// What it could not use of that.
@@ -45,12 +45,13 @@ pub struct EdgeState {
     pub since: Duration,
     /// Differences of clocks beyond what certificates tolerate, in milliseconds; positive if the edge is ahead.
     pub skew: i64,
-    version: String,
 }
 
 #[derive(Debug)]
 struct Session {
     edge: Arc<str>,
+    /// The view that it gets.
+    view: Arc<str>,
     held: Option<Position>,
     /// What was sent and is neither served nor refused yet, and when.
     in_flight: Option<(Position, Duration)>,
@@ -62,6 +63,10 @@ pub struct ControlCore {
     views: BTreeMap<Arc<str>, View>,
     edges: BTreeMap<Arc<str>, EdgeState>,
     sessions: BTreeMap<SessionId, Session>,
+    /// Connections by the view that they get.
+    receivers: BTreeMap<Arc<str>, BTreeSet<SessionId>>,
+    /// Edges, connected or not, by what they can do.
+    kinds: BTreeMap<Arc<Abilities>, BTreeSet<Arc<str>>>,
     draining: Option<Duration>,
 }
 
@@ -79,6 +84,16 @@ impl ControlCore {
     /// Names of all views.
     pub fn views(&self) -> impl Iterator<Item = &Arc<str>> {
         self.views.keys()
+    }
+
+    /// Whether a connected edge gets this view.
+    pub fn is_received(&self, view: &str) -> bool {
+        self.receivers.contains_key(view)
+    }
+
+    /// What edges can do, connected or not, and which edges that are.
+    pub fn kinds(&self) -> impl Iterator<Item = (&Arc<Abilities>, &BTreeSet<Arc<str>>)> {
+        self.kinds.iter()
     }
 
     /// Connections.
@@ -102,29 +117,32 @@ impl ControlCore {
         clock: u64,
     ) -> Vec<ControlEffect> {
         let mut effects = Vec::new();
-        let state = self.edges.entry(edge.clone()).or_default();
-        if let Some(old) = state.session.replace(session) {
+        let old = self.edges.get(edge).and_then(|state| state.session);
+        if let Some(old) = old {
             // An edge has one connection: the older one has not noticed its end.
-            self.sessions.remove(&old);
+            self.close(old);
             effects.push(ControlEffect::Close(old, "the edge has connected again"));
         }
-        if state.version != hello.version {
+        let abilities = self.note_kind(edge, hello.abilities());
+        let state = self.edges.entry(edge.clone()).or_default();
+        state.session = Some(session);
+        if state.abilities.version != hello.version {
             // Another version may accept what the one before refused.
             state.parked = None;
-            state.version.clone_from(&hello.version);
         }
+        state.abilities = abilities;
         if hello.refused.is_some() {
             state.parked.clone_from(&hello.refused);
         }
         state.view = view.clone();
         state.since = now;
-        state.served.clone_from(&hello.served);
-        state.findings.clone_from(&hello.findings);
+        state.served = hello.served;
+        state.findings = hello.findings;
         state.skew =
             i64::try_from(hello.clock).unwrap_or(i64::MAX) - i64::try_from(clock).unwrap_or(i64::MAX);
-        self.sessions
-            .insert(session, Session { edge: edge.clone(), held: hello.held.clone(), in_flight: None });
-        state.hello = hello;
+        let opened = Session { edge: edge.clone(), view: view.clone(), held: hello.held, in_flight: None };
+        self.sessions.insert(session, opened);
+        self.receivers.entry(view.clone()).or_default().insert(session);
         if let Some(delay) = self.draining {
             effects.push(ControlEffect::Send(session, ToEdge::Drain(delay)));
             return effects;
@@ -171,7 +189,7 @@ impl ControlCore {
 
     /// A connection has ended.
     pub fn disconnect(&mut self, session: SessionId, now: Duration) {
-        let Some(closed) = self.sessions.remove(&session) else { return };
+        let Some(closed) = self.close(session) else { return };
         if let Some(state) = self.edges.get_mut(&closed.edge)
             && state.session == Some(session)
         {
@@ -189,14 +207,20 @@ impl ControlCore {
         documents: DocumentSet,
         now: Duration,
     ) -> Vec<ControlEffect> {
-        let is_epoch = self.views.get(view).is_none_or(|view| view.position().epoch != *epoch);
+        let position = self.views.get(view).map(View::position);
+        let is_same =
+            |at: &Position| at.epoch == *epoch && at.revision == revision && at.hash == documents.hash();
+        if position.is_some_and(is_same) {
+            return Vec::new();
+        }
+        let is_epoch = position.is_none_or(|at| at.epoch != *epoch);
         match self.views.get_mut(view) {
             Some(view) => view.advance(epoch.clone(), revision, documents),
             None => {
                 self.views.insert(view.clone(), View::new(epoch.clone(), revision, documents));
             }
         }
-        self.offer_all(is_epoch, now, |of| of == view)
+        self.offer_all(Some(view), is_epoch, now)
     }
 
     /// The store is not the one that it was: a backup was restored.
@@ -205,7 +229,7 @@ impl ControlCore {
             let (revision, documents) = (view.position().revision, view.documents().clone());
             view.advance(epoch.clone(), revision, documents);
         }
-        self.offer_all(true, now, |_| true)
+        self.offer_all(None, true, now)
     }
 
     /// A view that no edge gets any more.
@@ -219,6 +243,11 @@ impl ControlCore {
         let Some(state) = self.edges.get_mut(edge) else { return effects };
         state.view = view.clone();
         if let Some(session) = state.session {
+            if let Some(open) = self.sessions.get_mut(&session) {
+                let old = std::mem::replace(&mut open.view, view.clone());
+                self.leave(session, &old);
+                self.receivers.entry(view.clone()).or_default().insert(session);
+            }
             self.offer(session, now, false, &mut effects);
         }
         effects
@@ -226,9 +255,10 @@ impl ControlCore {
 
     /// An edge is accepted no more.
     pub fn revoke(&mut self, edge: &str, reason: &str) -> Vec<ControlEffect> {
-        let session = self.edges.remove(edge).and_then(|state| state.session);
-        let Some(session) = session else { return Vec::new() };
-        self.sessions.remove(&session);
+        let Some(state) = self.edges.remove(edge) else { return Vec::new() };
+        self.forget_kind(edge, &state.abilities);
+        let Some(session) = state.session else { return Vec::new() };
+        self.close(session);
         let revoked = ControlEffect::Send(session, ToEdge::Revoked(reason.to_owned()));
         vec![revoked, ControlEffect::Close(session, "revoked")]
     }
@@ -253,18 +283,52 @@ impl ControlCore {
         late.into_iter().map(|session| ControlEffect::Close(session, "no verdict in time")).collect()
     }
 
-    fn offer_all(
-        &mut self,
-        is_told: bool,
-        now: Duration,
-        is_meant: impl Fn(&Arc<str>) -> bool,
-    ) -> Vec<ControlEffect> {
+    fn close(&mut self, session: SessionId) -> Option<Session> {
+        let closed = self.sessions.remove(&session)?;
+        self.leave(session, &closed.view);
+        Some(closed)
+    }
+
+    fn leave(&mut self, session: SessionId, view: &Arc<str>) {
+        if let Some(receivers) = self.receivers.get_mut(view) {
+            receivers.remove(&session);
+            if receivers.is_empty() {
+                self.receivers.remove(view);
+            }
+        }
+    }
+
+    /// Notes what an edge can do; edges that are alike share it.
+    fn note_kind(&mut self, edge: &Arc<str>, abilities: Abilities) -> Arc<Abilities> {
+        let old = self.edges.get(edge).map(|state| state.abilities.clone());
+        if let Some(old) = old.filter(|old| **old != abilities) {
+            self.forget_kind(edge, &old);
+        }
+        let known = self.kinds.get_key_value(&abilities).map(|(kind, _)| kind.clone());
+        let kind = known.unwrap_or_else(|| Arc::new(abilities));
+        self.kinds.entry(kind.clone()).or_default().insert(edge.clone());
+        kind
+    }
+
+    fn forget_kind(&mut self, edge: &str, abilities: &Arc<Abilities>) {
+        if let Some(edges) = self.kinds.get_mut(abilities) {
+            edges.remove(edge);
+            if edges.is_empty() {
+                self.kinds.remove(abilities);
+            }
+        }
+    }
+
+    /// Offers a view, or every view, to the edges that get it.
+    fn offer_all(&mut self, view: Option<&Arc<str>>, is_told: bool, now: Duration) -> Vec<ControlEffect> {
         let mut effects = Vec::new();
         if self.draining.is_some() {
             return effects;
         }
-        let edges = self.edges.values().filter(|edge| is_meant(&edge.view));
-        let sessions: Vec<SessionId> = edges.filter_map(|edge| edge.session).collect();
+        let sessions: Vec<SessionId> = match view {
+            Some(view) => self.receivers.get(view).into_iter().flatten().copied().collect(),
+            None => self.sessions.keys().copied().collect(),
+        };
         for session in sessions {
             self.offer(session, now, is_told, &mut effects);
         }
@@ -276,7 +340,7 @@ impl ControlCore {
     fn offer(&mut self, session: SessionId, now: Duration, is_told: bool, effects: &mut Vec<ControlEffect>) {
         let Some(open) = self.sessions.get_mut(&session) else { return };
         let Some(state) = self.edges.get(&open.edge) else { return };
-        let Some(view) = self.views.get_mut(&state.view) else { return };
+        let Some(view) = self.views.get_mut(&open.view) else { return };
         if open.in_flight.is_some() {
             return;
         }
@@ -299,5 +363,92 @@ impl ControlCore {
         let transfer = view.transfer(open.held.as_ref().map(|held| held.hash));
         open.in_flight = Some((position, now));
         effects.push(ControlEffect::Send(session, ToEdge::Transfer(transfer)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::DocumentKey;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn documents(text: &str) -> DocumentSet {
+        let mut documents = DocumentSet::default();
+        documents.apply([(DocumentKey::new("proxies", "a"), Some(text))]);
+        documents
+    }
+
+    fn hello(version: &str) -> Hello {
+        Hello {
+            version: version.to_owned(),
+            capabilities: vec!["plugin:cors".to_owned()],
+            ..Hello::default()
+        }
+    }
+
+    /// The connections that something is sent to.
+    fn receivers(effects: &[ControlEffect]) -> Vec<SessionId> {
+        let sent = effects.iter().filter_map(|effect| match effect {
+            ControlEffect::Send(session, _) => Some(*session),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    #[test]
+    fn a_view_is_received_until_its_last_edge_disconnects_moves_or_is_revoked() {
+        let (mut core, epoch): (_, Arc<str>) = (ControlCore::default(), "e".into());
+        let (all, old): (Arc<str>, Arc<str>) = ("eu".into(), "eu@old".into());
+        for view in [&all, &old] {
+            core.advance(view, &epoch, 1, documents("{}"), NOW);
+        }
+        let edges: Vec<Arc<str>> = ["a", "b", "c"].map(Arc::from).to_vec();
+        for (session, edge) in (1..).zip(&edges) {
+            let view = if session == 1 { &all } else { &old };
+            assert_eq!(receivers(&core.hello(session, edge, view, hello("1"), NOW, 0)), [session]);
+        }
+        // The same edge again, over another connection.
+        core.hello(4, &edges[1], &old, hello("1"), NOW, 0);
+        assert!(core.is_received("eu") && core.is_received("eu@old"));
+        core.move_edge("c", &all, NOW);
+        assert!(core.is_received("eu@old"));
+        core.disconnect(2, NOW);
+        assert!(core.is_received("eu@old"), "that connection had been replaced");
+        core.disconnect(4, NOW);
+        assert!(!core.is_received("eu@old"));
+        core.revoke("a", "why");
+        assert!(core.is_received("eu"));
+        core.revoke("c", "why");
+        assert!(!core.is_received("eu"));
+    }
+
+    #[test]
+    fn a_change_is_sent_to_the_edges_of_its_view_and_a_repeated_one_to_none() {
+        let (mut core, epoch): (_, Arc<str>) = (ControlCore::default(), "e".into());
+        let views: [Arc<str>; 2] = ["eu".into(), "us".into()];
+        for (session, view) in (1..).zip(&views) {
+            core.hello(session, view, view, hello("1"), NOW, 0);
+        }
+        assert_eq!(receivers(&core.advance(&views[1], &epoch, 1, documents("{}"), NOW)), [2]);
+        assert_eq!(receivers(&core.advance(&views[0], &epoch, 1, documents("{}"), NOW)), [1]);
+        assert!(core.advance(&views[0], &epoch, 1, documents("{}"), NOW).is_empty());
+        assert!(receivers(&core.begin_epoch(&"f".into(), NOW)).is_empty(), "something is under way");
+    }
+
+    #[test]
+    fn edges_that_are_alike_share_what_they_can_do() {
+        let (mut core, view): (_, Arc<str>) = (ControlCore::default(), "eu".into());
+        for (session, (edge, version)) in (1..).zip([("a", "1"), ("b", "1"), ("c", "2"), ("b", "2")]) {
+            core.hello(session, &edge.into(), &view, hello(version), NOW, 0);
+        }
+        let kinds = |core: &ControlCore| -> Vec<(String, usize)> {
+            core.kinds().map(|(kind, edges)| (kind.version.clone(), edges.len())).collect()
+        };
+        assert_eq!(kinds(&core), [("1".to_owned(), 1), ("2".to_owned(), 2)]);
+        assert!(Arc::ptr_eq(&core.edges()["b"].abilities, &core.edges()["c"].abilities));
+        core.disconnect(3, NOW);
+        core.revoke("a", "why");
+        assert_eq!(kinds(&core), [("2".to_owned(), 2)]);
     }
 }

@@ -114,7 +114,7 @@ impl EdgeCore {
     /// Takes a message of the control plane.
     pub fn receive(&mut self, message: ToEdge) -> Vec<EdgeEffect> {
         match message {
-            ToEdge::Welcome(welcome) => vec![EdgeEffect::Welcomed(welcome)],
+            ToEdge::Welcome(welcome) => vec![EdgeEffect::Welcomed(*welcome)],
             ToEdge::Transfer(transfer) => self.take(&transfer),
             ToEdge::Unchanged(position) => self.unchanged(position),
             ToEdge::Revoked(reason) => vec![EdgeEffect::Revoked(reason)],

@@ -8,8 +8,8 @@ use tonic_prost::ProstCodec;
 
 /// Bytes that a connection begins with. A buffer stays as large as the largest message was.
 const BUFFER_BYTES: usize = 1 << 10;
-/// Messages that are there together are written together up to this size.
-const WRITTEN_BYTES: usize = 8 << 10;
+/// Messages that are there together are written together up to this size: the buffer stays as large as the largest of these was, too.
+const WRITTEN_BYTES: usize = 4 << 10;
 
 /// Protocol Buffers, as [`ProstCodec`].
 #[derive(Debug, Clone, Copy)]

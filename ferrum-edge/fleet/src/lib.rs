@@ -46,8 +46,8 @@ pub use invitation::{
     CodeError, CodeHash, Invitation, InvitationError, VALIDITY, id_of, is_address, new_code,
 };
 pub use message::{
-    BrokenObject, Findings, Hello, MAX_BROKEN, MAX_CONFIGURATION_BYTES, NewIdentity, ToControl, ToEdge,
-    Transfer, Verdict, Welcome, WireError,
+    Abilities, BrokenObject, Findings, Hello, MAX_BROKEN, MAX_CONFIGURATION_BYTES, NewIdentity, ToControl,
+    ToEdge, Transfer, Verdict, Welcome, WireError,
 };
 pub use sealed::{SealError, open_configuration, seal_configuration};
 pub use server::{Answering, Refusal, Registrar, serve};

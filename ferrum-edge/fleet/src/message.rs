@@ -1,11 +1,12 @@
 //! Messages between control plane and edge, independent of their encoding.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use prost::bytes::Bytes;
 use thiserror::Error;
+use tokio::sync::OnceCell;
 
 use crate::documents::{DocumentKey, Hash, Position};
 
@@ -33,6 +34,25 @@ pub struct Hello {
     pub clock: u64,
     /// What it can't use of what it serves.
     pub findings: Findings,
+}
+
+impl Hello {
+    /// Its version and what it can do.
+    pub fn abilities(&self) -> Abilities {
+        let (version, capabilities) = (self.version.clone(), self.capabilities.clone());
+        Abilities { version, schema: self.schema, capabilities }
+    }
+}
+
+/// What an edge of a version can do, as its hello says. Edges that are alike share one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Abilities {
+    /// As [`Hello::version`].
+    pub version: String,
+    /// As [`Hello::schema`].
+    pub schema: u32,
+    /// As [`Hello::capabilities`].
+    pub capabilities: Vec<String>,
 }
 
 /// From an edge.
@@ -80,8 +100,8 @@ pub struct BrokenObject {
 /// From a control plane.
 #[derive(Debug, Clone)]
 pub enum ToEdge {
-    /// The first message of a connection.
-    Welcome(Welcome),
+    /// The first message of a connection. In a box, since the queue of each edge has room for 32 messages.
+    Welcome(Box<Welcome>),
     /// Another configuration.
     Transfer(Arc<Transfer>),
     /// The edge has the newest configuration, at this position.
@@ -140,7 +160,7 @@ pub struct Transfer {
     /// Documents that go.
     pub deleted: Vec<DocumentKey>,
     /// As it is sent: encoded once for all edges.
-    pub(crate) encoded: OnceLock<Result<Encoded, WireError>>,
+    pub(crate) encoded: OnceCell<Result<Encoded, WireError>>,
 }
 
 /// Why a message can't be read.
@@ -179,7 +199,7 @@ impl Transfer {
         changed: Vec<(DocumentKey, Arc<str>)>,
         deleted: Vec<DocumentKey>,
     ) -> Self {
-        Self { from, to, changed, deleted, encoded: OnceLock::new() }
+        Self { from, to, changed, deleted, encoded: OnceCell::new() }
     }
 }
 

@@ -64,7 +64,7 @@ pub fn seal_configuration(
 ) -> Result<Vec<u8>, SealError> {
     let documents = configuration.documents.iter().map(|(key, text)| (key.clone(), text.clone()));
     let transfer = Transfer::new(None, configuration.position.clone(), documents.collect(), Vec::new());
-    let encoded = transfer.encoded()?;
+    let encoded = transfer.encode()?;
     let mut plain = Vec::new();
     let welcome = proto::Welcome { keys: keys.to_owned(), ..proto::Welcome::default() };
     welcome.encode_length_delimited(&mut plain)?;

@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::authority::{CertifiedEdge, read_edge};
 use crate::hub::Hub;
-use crate::message::{Encoded, Hello, NewIdentity, ToControl, ToEdge, Transfer, Welcome};
+use crate::message::{Abilities, Encoded, NewIdentity, ToControl, ToEdge, Transfer, Welcome};
 use crate::wire::proto::fleet_server::{Fleet, FleetServer};
 use crate::wire::proto::{ControlMessage, EdgeMessage, EnrolRequest, Identity, RenewRequest};
 use crate::wire::{from_control, to_control};
@@ -81,8 +81,8 @@ pub trait Registrar: Send + Sync + 'static {
     fn welcome(&self, edge: &CertifiedEdge) -> Result<(Welcome, Arc<str>), Refusal>;
 
     /// The view that an edge of this group gets, which may lack what its version does not know.
-    fn view(&self, group: &Arc<str>, hello: &Hello) -> Arc<str> {
-        let _ = hello;
+    fn view(&self, group: &Arc<str>, abilities: &Abilities) -> Arc<str> {
+        let _ = abilities;
         group.clone()
     }
 }
@@ -250,16 +250,16 @@ impl<R: Registrar> Fleet for Service<R> {
             return Err(Status::invalid_argument("the first message has to be a hello"));
         };
         let id: Arc<str> = edge.edge.as_str().into();
-        let view = self.registrar.view(&group, &hello);
-        let (session, queue) = self.hub.connect(&id, &view, ToEdge::Welcome(welcome), hello);
+        let abilities = hello.abilities();
+        let view = self.registrar.view(&group, &abilities);
+        let (session, queue) = self.hub.connect(&id, &view, ToEdge::Welcome(Box::new(welcome)), hello);
         let open = OpenSession { hub: self.hub.clone(), session };
-        // It may have been revoked or moved since it was looked up, when the hub did not know it yet.
-        let (_, newest) = self.registrar.welcome(&edge)?;
-        if newest != group {
-            self.hub.act(|core, now| {
-                let hello = core.edges().get(&id).map(|edge| edge.hello.clone()).unwrap_or_default();
-                core.move_edge(&id, &self.registrar.view(&newest, &hello), now)
-            });
+        // It may have been revoked or moved since it was looked up, when the hub did not know it yet, and its view may have been freed:
+        // no edge had it. Asking for it again makes it anew.
+        let (_, newest_group) = self.registrar.welcome(&edge)?;
+        let newest = self.registrar.view(&newest_group, &abilities);
+        if newest != view {
+            self.hub.act(|core, now| core.move_edge(&id, &newest, now));
         }
         tokio::spawn(read(messages, open));
         Ok(Response::new(Box::pin(sending(queue))))
@@ -319,15 +319,10 @@ impl Sending {
                 self.transfer = None;
             }
             match self.queue.recv().await? {
-                ToEdge::Transfer(transfer) => {
-                    let encoding = transfer.clone();
-                    let encoded = tokio::task::spawn_blocking(move || encoding.encoded()).await;
-                    match encoded {
-                        Ok(Ok(encoded)) => self.transfer = Some((transfer, encoded, 0)),
-                        Ok(Err(error)) => return Some(Err(Status::internal(error.to_string()))),
-                        Err(panicked) => return Some(Err(Status::internal(panicked.to_string()))),
-                    }
-                }
+                ToEdge::Transfer(transfer) => match transfer.encoded().await {
+                    Ok(encoded) => self.transfer = Some((transfer, encoded, 0)),
+                    Err(error) => return Some(Err(Status::internal(error.to_string()))),
+                },
                 other => {
                     if let Some(message) = from_control(&other) {
                         return Some(Ok(message));

@@ -38,7 +38,10 @@ use proto::verdict::Verdict as Sent;
 /// Bytes of compressed data in a chunk, at most.
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes in a chunk that is sent: the connection of each edge keeps a buffer of this size.
-const SENT_BYTES: usize = 16 << 10;
+const SENT_BYTES: usize = 4 << 10;
+/// Bytes of documents, and deleted ones, that are encoded where they are sent: it takes less time than another thread would.
+const ENCODED_AT_ONCE: usize = 64 << 10;
+const DELETED_AT_ONCE: usize = 1 << 10;
 /// zstd's level: higher ones take longer than the network does.
 const LEVEL: i32 = 3;
 /// Bytes of a reason that is sent.
@@ -179,12 +182,23 @@ pub(crate) fn from_control(message: &ToEdge) -> Option<proto::ControlMessage> {
 }
 
 impl Transfer {
-    /// Its chunks, encoded and compressed at the first call. Takes long for a large one: not for a thread that others wait for.
-    pub(crate) fn encoded(&self) -> Result<Encoded, WireError> {
-        self.encoded.get_or_init(|| self.encode()).clone()
+    /// Its chunks, encoded and compressed once for all edges that get it. A large one is encoded on a thread of its own, for which
+    /// all of them wait without a thread.
+    pub(crate) async fn encoded(self: &Arc<Self>) -> Result<Encoded, WireError> {
+        let texts = self.changed.iter().map(|(_, text)| text.len());
+        let is_small = texts.sum::<usize>() <= ENCODED_AT_ONCE && self.deleted.len() <= DELETED_AT_ONCE;
+        let encode = || async {
+            if is_small {
+                return self.encode();
+            }
+            let transfer = self.clone();
+            let encoded = tokio::task::spawn_blocking(move || transfer.encode()).await;
+            encoded.unwrap_or_else(|panicked| Err(WireError::Compression(panicked.to_string())))
+        };
+        self.encoded.get_or_init(encode).await.clone()
     }
 
-    fn encode(&self) -> Result<Encoded, WireError> {
+    pub(crate) fn encode(&self) -> Result<Encoded, WireError> {
         let object = |(key, text): &(DocumentKey, Arc<str>)| proto::Object {
             kind: key.kind.to_string(),
             id: key.id.to_string(),
@@ -249,13 +263,13 @@ impl Assembler {
     pub(crate) fn take(&mut self, message: proto::ControlMessage) -> Result<Piece, WireError> {
         Ok(Piece::Message(match message.message.ok_or(WireError::Missing("message"))? {
             FromControl::Chunk(chunk) => return self.chunk(chunk),
-            FromControl::Welcome(welcome) => ToEdge::Welcome(Welcome {
+            FromControl::Welcome(welcome) => ToEdge::Welcome(Box::new(Welcome {
                 version: welcome.version,
                 edge: welcome.edge,
                 name: welcome.name,
                 group: welcome.group,
                 keys: welcome.keys,
-            }),
+            })),
             FromControl::Unchanged(unchanged) => ToEdge::Unchanged(position(unchanged.position)?),
             FromControl::Revoked(revoked) => ToEdge::Revoked(revoked.reason),
             FromControl::Drain(drain) => ToEdge::Drain(Duration::from_millis(drain.delay)),
@@ -311,7 +325,7 @@ mod tests {
     use super::*;
 
     fn received(transfer: &Transfer) -> Result<Transfer, WireError> {
-        let encoded = transfer.encoded().unwrap();
+        let encoded = transfer.encode().unwrap();
         let mut assembler = Assembler::default();
         let mut number = 0;
         loop {
@@ -345,10 +359,20 @@ mod tests {
         assert!(received(&empty).unwrap().changed.is_empty());
     }
 
+    #[tokio::test]
+    async fn a_transfer_is_encoded_once_for_all_edges() {
+        for bytes in [100, 2 * ENCODED_AT_ONCE] {
+            let transfer = Arc::new(sample(bytes));
+            let all = futures_util::future::join_all((0..50).map(|_| transfer.encoded())).await;
+            let all: Vec<Encoded> = all.into_iter().map(Result::unwrap).collect();
+            assert!(all.iter().all(|encoded| Arc::ptr_eq(&encoded.chunks, &all[0].chunks)), "{bytes} bytes");
+        }
+    }
+
     #[test]
     fn what_is_cut_off_or_larger_than_announced_is_refused() {
         let transfer = sample(100);
-        let encoded = transfer.encoded().unwrap();
+        let encoded = transfer.encode().unwrap();
         let chunk = |change: fn(&mut proto::Chunk)| {
             let message = transfer.chunk(&encoded, 0).unwrap();
             let Some(FromControl::Chunk(mut chunk)) = message.message else { panic!("a chunk") };

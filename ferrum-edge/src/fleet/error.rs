@@ -22,6 +22,8 @@ pub(crate) enum FleetStartError {
     Authority(#[from] FleetAuthorityError),
     #[error(transparent)]
     Tls(#[from] FleetTlsError),
+    #[error("can't start the threads for edges' connections: {0}")]
+    Threads(#[source] io::Error),
     #[error("can't listen for edges on {address}: {error}")]
     Listen { address: SocketAddr, error: io::Error },
 }

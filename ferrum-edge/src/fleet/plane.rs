@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
+use super::connections::ConnectionThreads;
 use super::error::{FleetAuthorityError, FleetStartError};
 use super::meters::FleetMeters;
 use super::options::FleetOptions;
@@ -30,6 +31,8 @@ use crate::store::{FleetOp, Store, StoreError};
 
 /// Between two looks for changes of the roster by other control planes: a revoked edge is cut within a second.
 const ROSTER_INTERVAL: Duration = Duration::from_millis(500);
+/// How long an answer waits for what other control planes have changed.
+const REFRESH_WAIT: Duration = Duration::from_secs(5);
 /// Between two looks at edges that take too long, and at numbers.
 const TICK: Duration = Duration::from_secs(5);
 /// Before trying again after the database did not answer.
@@ -56,6 +59,8 @@ pub(crate) struct ControlPlane {
     address: String,
     listening: SocketAddr,
     stopped: watch::Sender<bool>,
+    /// Carry the connections of edges.
+    threads: ConnectionThreads,
 }
 
 impl ControlPlane {
@@ -84,7 +89,8 @@ impl ControlPlane {
         let views = Views::load(store.clone(), documents, registry, hub.clone()).await?;
         let tls = server_config(roster.authority(), certificate.clone(), roster.clone())?;
         let failed = |error| FleetStartError::Listen { address: options.listen, error };
-        let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+        let threads = ConnectionThreads::new().map_err(FleetStartError::Threads)?;
+        let listener = threads.run(TcpListener::bind(options.listen)).await.map_err(failed)?;
         let listening = listener.local_addr().map_err(failed)?;
         let plane = Arc::new(Self {
             meters: FleetMeters::new(&engine.meters),
@@ -99,13 +105,14 @@ impl ControlPlane {
             store,
             certificate,
             listening,
+            threads,
         });
         plane.publish().await;
         tracing::info!(address = %listening, pin = plane.roster.authority().pin(), "serving the fleet");
         let mut stopped = plane.stopped.subscribe();
         let until = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
         let serving = gateway_fleet::serve(listener, tls, plane.hub.clone(), plane.roster.clone(), until);
-        tokio::spawn(async move {
+        plane.threads.spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "the fleet is served no more; restart this control plane");
             }
@@ -137,8 +144,10 @@ impl ControlPlane {
 
     /// Looks for what other control planes have changed. While the database is away, what is known is shown.
     pub(crate) async fn refresh(&self) {
-        if let Err(error) = self.roster.poll().await {
-            tracing::debug!(%error, "the fleet's roster could not be read");
+        match timeout(REFRESH_WAIT, self.roster.follow()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the fleet's roster could not be read"),
+            Err(_) => tracing::debug!("the fleet's roster was not read in time"),
         }
     }
 
@@ -158,6 +167,14 @@ impl ControlPlane {
         views.publish(&self.roster, &epoch);
         self.plugins.send_replace(views.plugins());
         self.left_out.send_replace(views.left_out());
+    }
+
+    fn free_unneeded_views(&self) {
+        // While the database is read, the next look does it.
+        if let Ok(mut views) = self.views.try_lock() {
+            views.free_unneeded(&self.roster);
+            self.left_out.send_replace(views.left_out());
+        }
     }
 
     /// Gives edges what the store has, until the end.
@@ -208,7 +225,7 @@ impl ControlPlane {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            if let Err(error) = self.roster.poll().await {
+            if let Err(error) = self.roster.follow().await {
                 tracing::debug!(%error, "the fleet's roster could not be read");
             }
         }
@@ -220,6 +237,7 @@ impl ControlPlane {
         loop {
             ticks.tick().await;
             self.hub.act(|core, now| core.tick(now));
+            self.free_unneeded_views();
             self.report();
             if issued.elapsed() >= SERVER_VALIDITY / 3 {
                 self.certificate.renew(self.roster.authority())?;
@@ -232,16 +250,15 @@ impl ControlPlane {
 /// The epoch of the store's revisions; the first one, or one after `replaced`, is made where it is missing.
 async fn epoch(store: &Store, replaced: Option<&Arc<str>>) -> Result<Arc<str>, StoreError> {
     loop {
-        let (_, rows) = store.fleet().await?;
-        let row = rows.into_iter().find(|row| row.kind == SETTING && row.id == EPOCH);
-        let found = row.as_ref().and_then(|row| serde_json::from_str::<EpochRow>(&row.document).ok());
+        let row = store.fleet_row(SETTING, EPOCH).await?.content;
+        let found = row.as_ref().and_then(|(document, _)| serde_json::from_str::<EpochRow>(document).ok());
         if let Some(found) = found.filter(|found| replaced.is_none_or(|replaced| **replaced != *found.epoch))
         {
             return Ok(found.epoch.into());
         }
         let next = EpochRow { epoch: format!("{:032x}", fastrand::u128(..)) };
         let document = serde_json::to_string(&next).ok();
-        let expected = row.map(|row| row.version);
+        let expected = row.map(|(_, version)| version);
         // Of several control planes one makes it, and the others find it.
         store.change_fleet(&[FleetOp { kind: SETTING, id: EPOCH.to_owned(), expected, document }]).await?;
     }
@@ -257,9 +274,8 @@ async fn authority(
         return own_authority(certificate, key, &options.domain).map_err(FleetAuthorityError::Own);
     }
     loop {
-        let (_, rows) = store.fleet().await?;
-        if let Some(row) = rows.into_iter().find(|row| row.kind == SETTING && row.id == AUTHORITY) {
-            let row: AuthorityRow = serde_json::from_str(&row.document)?;
+        if let Some((document, _)) = store.fleet_row(SETTING, AUTHORITY).await?.content {
+            let row: AuthorityRow = serde_json::from_str(&document)?;
             let key = open_text(&row.key, KEY_PLACE, keys).map_err(FleetAuthorityError::Sealed)?;
             return Ok(Authority::from_pem(&row.certificate, &key, &options.domain)?);
         }

@@ -1,9 +1,11 @@
 //! The state of the fleet, for the admin API and for metrics.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gateway_core::config::catalog::ObjectKind;
-use gateway_fleet::{ControlCore, DocumentKey, EdgeState, Findings, Position, View};
+use gateway_fleet::{Abilities, ControlCore, DocumentKey, EdgeState, Findings, Position};
 use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
 
@@ -44,9 +46,28 @@ fn date(seconds: u64) -> String {
     Rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }
 
-/// The configuration that an edge gets; before its first connection its group's.
-fn view_of<'c>(core: &'c ControlCore, edge: &EdgeState, row: &EdgeRow) -> Option<&'c View> {
-    core.view(&edge.view).filter(|_| group_of(&edge.view) == row.group).or_else(|| core.view(&row.group))
+/// What the core knows at one moment.
+struct Known {
+    edges: BTreeMap<Arc<str>, EdgeState>,
+    /// Position and number of objects of each view.
+    views: BTreeMap<Arc<str>, (Position, usize)>,
+    connected: usize,
+}
+
+impl Known {
+    fn of(core: &ControlCore, edges: BTreeMap<Arc<str>, EdgeState>) -> Self {
+        let views = core.views().filter_map(|name| {
+            let view = core.view(name)?;
+            Some((name.clone(), (view.position().clone(), view.documents().len())))
+        });
+        Self { edges, views: views.collect(), connected: core.connected() }
+    }
+
+    /// The newest configuration that there is for an edge; before its first connection its group's.
+    fn newest_of(&self, edge: &EdgeState, row: &EdgeRow) -> Option<&Position> {
+        let own = self.views.get(&edge.view).filter(|_| group_of(&edge.view) == row.group);
+        own.or_else(|| self.views.get(row.group.as_str())).map(|(position, _)| position)
+    }
 }
 
 /// Why an edge does not serve an object as it is since a revision; `None` if it does.
@@ -69,11 +90,12 @@ fn unserved(edge: &EdgeState, newest: &Position, key: &DocumentKey, revision: u6
 
 /// The plugins that an edge, as it said at its last connection, has not got.
 fn missing<'p>(edge: &EdgeState, plugins: impl Iterator<Item = &'p String>) -> Vec<String> {
-    if edge.hello.version.is_empty() {
+    if edge.abilities.version.is_empty() {
         return Vec::new();
     }
-    let has =
-        |plugin: &str| edge.hello.capabilities.iter().any(|one| one.strip_prefix("plugin:") == Some(plugin));
+    let has = |plugin: &str| {
+        edge.abilities.capabilities.iter().any(|one| one.strip_prefix("plugin:") == Some(plugin))
+    };
     plugins.filter(|plugin| !has(plugin)).cloned().collect()
 }
 
@@ -81,7 +103,7 @@ impl ControlPlane {
     /// Brings the numbers up to date.
     pub(super) fn report(&self) {
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let enrolled = self.roster.edges().iter().filter(|(_, edge)| edge.revoked.is_none()).count();
+        let enrolled = self.roster.enrolled();
         let (mut behind, mut refusing, mut broken) = (0, 0, 0);
         let connected = self.hub.read(|core| {
             for edge in core.edges().values().filter(|edge| edge.session.is_some()) {
@@ -100,45 +122,49 @@ impl ControlPlane {
         self.meters.broken.set(broken);
     }
 
-    /// The whole fleet.
+    /// The whole fleet. Edges wait for a copy of what is known of them, and not for the document.
     pub(crate) fn status(&self) -> Value {
-        let edges = self.roster.edges();
-        self.hub.read(|core| {
-            let groups = core.views().filter(|name| is_whole(name)).filter_map(|name| {
-                let view = core.view(name)?;
-                let members = core.edges().values().filter(|edge| group_of(&edge.view) == &**name);
-                let mut counts = std::collections::BTreeMap::<&str, usize>::new();
-                for member in members {
-                    let newest = core.view(&member.view).map(View::position);
-                    *counts.entry(standing(member, newest)).or_default() += 1;
-                }
+        let rows = self.roster.edges();
+        let known = self.hub.read(|core| Known::of(core, core.edges().clone()));
+        let mut standings = BTreeMap::<&str, BTreeMap<&str, usize>>::new();
+        for edge in known.edges.values() {
+            let group = group_of(&edge.view);
+            let newest = known.views.get(&edge.view).or_else(|| known.views.get(group));
+            let counts = standings.entry(group).or_default();
+            *counts.entry(standing(edge, newest.map(|(position, _)| position))).or_default() += 1;
+        }
+        let groups =
+            known.views.iter().filter(|(name, _)| is_whole(name)).map(|(name, (newest, objects))| {
                 let assigned = self.roster.assigned(name);
-                Some(json!({
+                json!({
                     "name": &**name,
-                    "position": position(Some(view.position())),
+                    "position": position(Some(newest)),
                     "proxies": assigned.as_ref().map(|row| &row.proxies),
                     "workspaces": assigned.as_ref().map(|row| &row.workspaces),
-                    "objects": view.documents().len(),
-                    "edges": counts,
-                }))
+                    "objects": objects,
+                    "edges": standings.get(&**name).cloned().unwrap_or_default(),
+                })
             });
-            let groups: Vec<_> = groups.collect();
-            let edges = edges.iter().map(|(id, row)| self.edge_report(core, id, row));
-            json!({
-                "epoch": &**self.epoch.borrow(),
-                "address": self.address(),
-                "listening": self.listening(),
-                "connected": core.connected(),
-                "groups": groups,
-                "edges": edges.collect::<Vec<_>>(),
-            })
+        let groups: Vec<_> = groups.collect();
+        let edges = rows.iter().map(|(id, row)| self.edge_report(&known, id, row));
+        json!({
+            "epoch": &**self.epoch.borrow(),
+            "address": self.address(),
+            "listening": self.listening(),
+            "connected": known.connected,
+            "groups": groups,
+            "edges": edges.collect::<Vec<_>>(),
         })
     }
 
     /// One edge.
     pub(crate) fn edge_status(&self, id: &str) -> Option<Value> {
-        let (id, row) = self.roster.edges().into_iter().find(|(of, _)| of == id)?;
-        Some(self.hub.read(|core| self.edge_report(core, &id, &row)))
+        let row = self.roster.edge(id)?;
+        let known = self.hub.read(|core| {
+            let edge = core.edges().get_key_value(id).map(|(id, edge)| (id.clone(), edge.clone()));
+            Known::of(core, edge.into_iter().collect())
+        });
+        Some(self.edge_report(&known, id, &row))
     }
 
     /// For each edge whose group gets this object: whether every worker serves it as it is since this revision, and why not.
@@ -149,12 +175,13 @@ impl ControlPlane {
             let edges = rows.filter_map(|(id, row)| {
                 core.view(&row.group).filter(|view| view.documents().get(key).is_some())?;
                 let state = core.edges().get(id.as_str()).cloned().unwrap_or_default();
-                let view = view_of(core, &state, row)?;
+                let own = core.view(&state.view).filter(|_| group_of(&state.view) == row.group);
+                let view = own.or_else(|| core.view(&row.group))?;
                 let why = match view.documents().get(key) {
                     Some(_) => unserved(&state, view.position(), key, revision),
                     None => Some(format!(
                         "it is left out there: version {} does not know it",
-                        state.hello.version
+                        state.abilities.version
                     )),
                 };
                 Some(json!({
@@ -172,17 +199,25 @@ impl ControlPlane {
         json!({ "kind": &*key.kind, "id": &*key.id, "revision": revision, "edges": edges })
     }
 
-    /// The edges, by name, whose version lacks something of these documents, and what.
+    /// The edges, by name, whose version lacks something of these documents, and what. Costs by the versions of edges, not by edges.
     pub(crate) fn edges_lacking(&self, documents: &[(ObjectKind, Value)]) -> Vec<(String, LackingOf)> {
-        let rows = self.roster.edges();
-        self.hub.read(|core| {
-            let lacking = rows.iter().filter_map(|(id, row)| {
-                let lacking = self.roster.skew.lacking_of(&core.edges().get(id.as_str())?.hello, documents);
-                let name = if row.name.is_empty() { id } else { &row.name };
-                (lacking != LackingOf::default() && row.revoked.is_none()).then(|| (name.clone(), lacking))
+        let kinds: Vec<Arc<Abilities>> =
+            self.hub.read(|core| core.kinds().map(|(kind, _)| kind.clone()).collect());
+        let lacking = kinds.into_iter().map(|kind| (self.roster.skew.lacking_of(&kind, documents), kind));
+        let mut edges = BTreeMap::new();
+        for (lacking, kind) in lacking.filter(|(lacking, _)| *lacking != LackingOf::default()) {
+            self.hub.read(|core| {
+                let alike =
+                    core.kinds().find(|(of, _)| **of == kind).into_iter().flat_map(|(_, edges)| edges);
+                edges.extend(alike.map(|id| (id.clone(), lacking.clone())));
             });
-            lacking.collect()
-        })
+        }
+        let named = edges.into_iter().filter_map(|(id, lacking)| {
+            let row = self.roster.edge(&id).filter(|row| row.revoked.is_none())?;
+            let name = if row.name.is_empty() { id.to_string() } else { row.name.clone() };
+            Some((name, lacking))
+        });
+        named.collect()
     }
 
     /// Plugins that objects of the group name and this edge has not got: what they protect is closed there.
@@ -191,24 +226,25 @@ impl ControlPlane {
         missing(edge, plugins.get(group).into_iter().flatten())
     }
 
-    fn edge_report(&self, core: &ControlCore, id: &str, row: &EdgeRow) -> Value {
-        let state = core.edges().get(id).cloned().unwrap_or_default();
-        let newest = view_of(core, &state, row).map(View::position);
+    fn edge_report(&self, known: &Known, id: &str, row: &EdgeRow) -> Value {
+        let never = EdgeState::default();
+        let state = known.edges.get(id).unwrap_or(&never);
+        let newest = known.newest_of(state, row);
         let parked = state
             .parked
             .as_ref()
             .map(|(at, reason)| json!({ "position": position(Some(at)), "reason": reason }));
-        let lacks = self.lacks(&row.group, &state);
+        let lacks = self.lacks(&row.group, state);
         let left_out = self.left_out.borrow().get(&state.view).cloned().unwrap_or_default();
         let ends = row.certificates.iter().map(|certificate| certificate.not_after).max();
-        let standing = if row.revoked.is_some() { "revoked" } else { standing(&state, newest) };
+        let standing = if row.revoked.is_some() { "revoked" } else { standing(state, newest) };
         json!({
             "id": id,
             "name": row.name,
             "group": row.group,
             "standing": standing,
             "connected": state.session.is_some(),
-            "version": state.hello.version,
+            "version": state.abilities.version,
             "served": position(state.served.as_ref()),
             "newest": position(newest),
             "refused": parked,

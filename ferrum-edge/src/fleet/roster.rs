@@ -1,23 +1,29 @@
 //! The members of the fleet: edges and invitations, in the database and in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+mod members;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway_fleet::{
-    Authority, CertifiedEdge, Hello, Hub, Invitation, Membership, NewIdentity, Refusal, VALIDITY, id_of,
+    Abilities, Authority, CertifiedEdge, Hub, Invitation, Membership, NewIdentity, Refusal, VALIDITY, id_of,
     new_code,
 };
 use serde::Serialize;
 use thiserror::Error;
-use tokio::sync::{Notify, Semaphore};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::time::timeout;
 
 use super::rows::{AcceptedCertificate, EDGE, EdgeRow, GROUP, GroupRow, INVITATION, InvitationRow};
 use super::scope::Patterns;
 use super::version_skew::Skew;
 use crate::store::seal::Keys;
-use crate::store::{FleetOp, Store, StoreError};
+use crate::store::{FleetChanges, FleetOp, Store, StoreError};
+use members::{MemberChanges, MemberRow, Members};
 
 /// Certificates of an edge that are accepted at a time: the newest, and those that it may still use while it renews.
 const MAX_CERTIFICATES: usize = 4;
@@ -53,25 +59,19 @@ pub(crate) enum RosterError {
     Store(#[from] StoreError),
 }
 
-/// What is known of the roster, and with which version.
-#[derive(Debug, Clone, Default)]
-struct Members {
-    stamp: u64,
-    edges: BTreeMap<String, (EdgeRow, u64)>,
-    invitations: BTreeMap<String, (InvitationRow, u64)>,
-    groups: BTreeMap<String, (GroupRow, u64)>,
-    /// Patterns of the ids that workspaces cover; read only while a group names one.
-    workspaces: BTreeMap<String, Vec<String>>,
-}
-
 /// Who belongs to the fleet.
 pub(crate) struct Roster {
     store: Store,
     keys: Keys,
     authority: Authority,
     hub: Arc<Hub>,
-    known: RwLock<Arc<Members>>,
+    known: RwLock<Members>,
+    /// Held while the store's changes are read, so that they are taken up in their order.
+    following: Mutex<()>,
     checks: Semaphore,
+    /// Itself, and the runtime that the database's connections belong to, for connections of edges, which have other threads.
+    pub(super) own: Weak<Self>,
+    pub(super) control: Handle,
     /// What older edges go without.
     pub(super) skew: Skew,
     /// Wakes who renders configurations for groups.
@@ -104,7 +104,7 @@ fn document(row: &impl Serialize) -> Option<String> {
 }
 
 impl Roster {
-    /// The roster of a database.
+    /// The roster of a database. What edges ask of the database runs on the runtime in which this is called.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -115,35 +115,45 @@ impl Roster {
         hub: Arc<Hub>,
         skew: Skew,
     ) -> Result<Arc<Self>, StoreError> {
-        let roster = Arc::new(Self {
+        let roster = Arc::new_cyclic(|own| Self {
             store,
             keys,
             authority,
             hub,
             known: RwLock::default(),
+            following: Mutex::default(),
             checks: Semaphore::new(MAX_CHECKS),
+            own: own.clone(),
+            control: Handle::current(),
             skew,
             groups_changed: Notify::new(),
         });
-        roster.refresh().await?;
+        roster.follow().await?;
         Ok(roster)
     }
 
-    fn known(&self) -> Arc<Members> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn known(&self) -> RwLockReadGuard<'_, Members> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Edges by id.
-    pub(crate) fn edges(&self) -> Vec<(String, EdgeRow)> {
-        self.known().edges.iter().map(|(id, (row, _))| (id.clone(), row.clone())).collect()
+    pub(crate) fn edges(&self) -> Vec<(String, Arc<EdgeRow>)> {
+        self.known().edges().map(|(id, row)| (id.clone(), row.clone())).collect()
+    }
+
+    /// One edge.
+    pub(super) fn edge(&self, id: &str) -> Option<Arc<EdgeRow>> {
+        self.known().edge(id).map(|(row, _)| row.clone())
+    }
+
+    /// Edges that are not revoked.
+    pub(super) fn enrolled(&self) -> usize {
+        self.known().enrolled()
     }
 
     /// Groups that have edges, or will have them once they are enrolled.
     pub(super) fn groups(&self) -> BTreeSet<String> {
-        let known = self.known();
-        let edges = known.edges.values().filter(|(edge, _)| edge.revoked.is_none());
-        let groups = edges.map(|(edge, _)| &edge.group);
-        groups.chain(known.invitations.values().map(|(invitation, _)| &invitation.group)).cloned().collect()
+        self.known().groups_with_members()
     }
 
     /// The proxies that a group gets: those assigned to it, and those of its workspaces. An unknown workspace has none.
@@ -184,7 +194,7 @@ impl Roster {
                 return Err(RosterError::Workspace((*unknown).clone()));
             }
         }
-        self.refresh().await?;
+        self.follow().await?;
         let expected = self.known().groups.get(group).map(|(_, version)| *version);
         let document = row.and_then(|row| document(&row));
         if document.is_none() && expected.is_none() {
@@ -198,86 +208,56 @@ impl Roster {
         &self.authority
     }
 
-    /// Looks whether another control plane has changed something.
-    pub(super) async fn poll(&self) -> Result<(), StoreError> {
-        if self.store.fleet_stamp().await? != self.known().stamp {
-            self.refresh().await?;
+    /// Takes up what any control plane has changed, and lets connections follow: of revoked edges they end, moved edges get another
+    /// configuration.
+    ///
+    /// # Errors
+    /// When the database does not answer; what is known stays.
+    pub(super) async fn follow(&self) -> Result<(), StoreError> {
+        let _turn = self.following.lock().await;
+        let since = self.known().mark.clone();
+        let FleetChanges { mark, is_whole, rows } = self.store.follow_fleet(&since).await?;
+        if mark == since {
+            return Ok(());
         }
+        let rows: Vec<MemberRow> = rows.into_iter().filter_map(MemberRow::of).collect();
+        // A change of a workspace is not listed, so it has everything read.
+        let may_differ = is_whole || rows.iter().any(MemberRow::names_workspaces);
+        let are_named = rows.iter().any(MemberRow::names_workspaces) || self.known().names_workspaces();
+        let workspaces = match may_differ && are_named {
+            true => {
+                let stored = self.store.workspaces().await?.into_iter();
+                let covered = stored.filter_map(|one| Some((one.name, one.covers?.objects().to_vec())));
+                Some(covered.collect())
+            }
+            false => None,
+        };
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let changes = known.apply(rows, is_whole, workspaces, mark);
+        drop(known);
+        self.carry_out(changes);
         Ok(())
     }
 
-    /// Reads everything, and lets connections follow: of revoked edges they end, moved edges get another configuration.
-    pub(super) async fn refresh(&self) -> Result<(), StoreError> {
-        let (stamp, rows) = self.store.fleet().await?;
-        let mut known = Members { stamp, ..Members::default() };
-        for row in rows {
-            let unreadable = |error| tracing::error!(kind = row.kind, id = row.id, %error, "a row of the fleet can't be read");
-            match row.kind.as_str() {
-                EDGE => match serde_json::from_str(&row.document) {
-                    Ok(edge) => drop(known.edges.insert(row.id, (edge, row.version))),
-                    Err(error) => unreadable(error),
-                },
-                INVITATION => match serde_json::from_str(&row.document) {
-                    Ok(invitation) => drop(known.invitations.insert(row.id, (invitation, row.version))),
-                    Err(error) => unreadable(error),
-                },
-                // A group whose row can't be read gets nothing that is meant for some only.
-                GROUP => {
-                    let group = serde_json::from_str(&row.document).unwrap_or_else(|error| {
-                        unreadable(error);
-                        GroupRow { proxies: Vec::new(), workspaces: Vec::new() }
-                    });
-                    known.groups.insert(row.id, (group, row.version));
-                }
-                _ => {}
-            }
+    fn carry_out(&self, changes: MemberChanges) {
+        for (id, name) in changes.revoked {
+            tracing::warn!(edge = id, name, "an edge was revoked");
+            self.hub.act(|core, _| core.revoke(&id, "this edge was revoked"));
         }
-        if known.groups.values().any(|(row, _)| !row.workspaces.is_empty()) {
-            let stored = self.store.workspaces().await?.into_iter();
-            let objects = stored.filter_map(|one| Some((one.name, one.covers?.objects().to_vec())));
-            known.workspaces = objects.collect();
+        for (id, group) in changes.moved {
+            self.hub.act(|core, now| {
+                let abilities = core.edges().get(id.as_str()).map(|edge| edge.abilities.clone());
+                core.move_edge(&id, &self.view_of(&group, &abilities.unwrap_or_default()), now)
+            });
         }
-        let groups = |known: &Members| -> BTreeSet<String> {
-            known.edges.values().map(|(edge, _)| edge.group.clone()).collect()
-        };
-        let known = Arc::new(known);
-        let before = {
-            let mut slot = self.known.write().unwrap_or_else(PoisonError::into_inner);
-            // Of two that read at the same time, the later state stays.
-            if slot.stamp > known.stamp {
-                return Ok(());
-            }
-            std::mem::replace(&mut *slot, known.clone())
-        };
-        self.apply(&before, &known);
-        let is_meant_otherwise = before.groups != known.groups || before.workspaces != known.workspaces;
-        let is_invited = before.invitations.len() != known.invitations.len();
-        if groups(&before) != groups(&known) || is_invited || is_meant_otherwise {
+        if changes.are_groups_changed {
             self.groups_changed.notify_one();
-        }
-        Ok(())
-    }
-
-    fn apply(&self, before: &Members, now: &Members) {
-        for (id, (old, _)) in &before.edges {
-            let new = now.edges.get(id).map(|(edge, _)| edge);
-            let is_gone = new.is_none_or(|new| new.revoked.is_some());
-            if is_gone && old.revoked.is_none() {
-                tracing::warn!(edge = id, name = old.name, "an edge was revoked");
-                self.hub.act(|core, _| core.revoke(id, "this edge was revoked"));
-            } else if let Some(new) = new.filter(|new| new.group != old.group) {
-                self.hub.act(|core, now| {
-                    let hello =
-                        core.edges().get(id.as_str()).map(|edge| edge.hello.clone()).unwrap_or_default();
-                    core.move_edge(id, &self.view_of(&new.group, &hello), now)
-                });
-            }
         }
     }
 
     /// The view that an edge of this group gets.
-    pub(super) fn view_of(&self, group: &str, hello: &Hello) -> Arc<str> {
-        let (view, is_new) = self.skew.view(group, hello);
+    pub(super) fn view_of(&self, group: &str, abilities: &Abilities) -> Arc<str> {
+        let (view, is_new) = self.skew.view(group, abilities);
         if is_new {
             self.groups_changed.notify_one();
         }
@@ -286,7 +266,7 @@ impl Roster {
 
     /// What is known of this edge and this certificate of it.
     pub(super) fn membership_of(&self, edge: &str, serial: &str) -> Membership {
-        match self.known().edges.get(edge) {
+        match self.known().edge(edge) {
             Some((row, _)) if row.revoked.is_some() => Membership::Revoked,
             Some((row, _)) if row.certificates.iter().any(|it| it.serial == serial) => Membership::Enrolled,
             _ => Membership::Unknown,
@@ -309,35 +289,47 @@ impl Roster {
         again: Option<&str>,
         address: &str,
     ) -> Result<(Invitation, u64), RosterError> {
-        let known = self.known();
         let row = match again {
-            Some(id) => {
-                let (edge, _) = known.edges.get(id).ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
-                Some(edge.clone())
-            }
+            Some(id) => Some(self.edge(id).ok_or_else(|| RosterError::Unknown(id.to_owned()))?),
             None => None,
         };
         let group = group.map(str::to_owned).or_else(|| row.as_ref().map(|row| row.group.clone()));
         let group = group.unwrap_or_else(|| DEFAULT_GROUP.to_owned());
-        let name = name.map(str::to_owned).or_else(|| row.map(|row| row.name)).unwrap_or_default();
+        let name = name.map(str::to_owned).or_else(|| row.map(|row| row.name.clone())).unwrap_or_default();
         checked(&group, "group")?;
         if !name.is_empty() {
             checked(&name, "name")?;
         }
+        let failed = |error: &dyn std::fmt::Display| RosterError::Code(error.to_string());
         let time = now();
-        let expired = known.invitations.iter().filter(|(_, (row, _))| row.expires <= time);
-        let mut ops: Vec<_> = expired.map(|(id, (_, version))| removal(INVITATION, id, *version)).collect();
-        if known.invitations.len() - ops.len() >= MAX_INVITATIONS {
+        if self.waiting(time) >= MAX_INVITATIONS {
             return Err(RosterError::Crowded);
         }
-        let failed = |error: &dyn std::fmt::Display| RosterError::Code(error.to_string());
         let made = tokio::task::spawn_blocking(new_code).await.map_err(|error| failed(&error))?;
         let (id, code, hash) = made.map_err(|error| failed(&error))?;
         let expires = time + VALIDITY.as_secs();
         let row = InvitationRow { code: hash, expires, name, group, edge: again.map(str::to_owned) };
-        ops.push(FleetOp { kind: INVITATION, id, expected: None, document: document(&row) });
-        self.change(&ops).await?;
+        let new = FleetOp { kind: INVITATION, id, expected: None, document: document(&row) };
+        let mut ops = self.expired(time);
+        ops.push(new.clone());
+        match self.change(&ops).await {
+            // Another invitation has removed what had expired.
+            Err(RosterError::Changed) if ops.len() > 1 => self.change(&[new]).await?,
+            changed => changed?,
+        }
         Ok((Invitation { address: address.to_owned(), code, pin: self.authority.pin() }, expires))
+    }
+
+    /// Invitations that can still be used.
+    fn waiting(&self, time: u64) -> usize {
+        self.known().invitations.values().filter(|(row, _)| row.expires > time).count()
+    }
+
+    /// The removal of invitations that have expired.
+    fn expired(&self, time: u64) -> Vec<FleetOp> {
+        let known = self.known();
+        let expired = known.invitations.iter().filter(|(_, (row, _))| row.expires <= time);
+        expired.map(|(id, (_, version))| removal(INVITATION, id, *version)).collect()
     }
 
     /// Changes an edge.
@@ -349,13 +341,12 @@ impl Roster {
         id: &str,
         change: impl FnOnce(&mut EdgeRow) -> Result<(), RosterError>,
     ) -> Result<EdgeRow, RosterError> {
-        self.refresh().await?;
-        let known = self.known();
-        let (row, version) = known.edges.get(id).ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
-        let mut row = row.clone();
+        self.follow().await?;
+        let found = self.known().edge(id).cloned();
+        let (row, version) = found.ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
+        let mut row = Arc::unwrap_or_clone(row);
         change(&mut row)?;
-        let op =
-            FleetOp { kind: EDGE, id: id.to_owned(), expected: Some(*version), document: document(&row) };
+        let op = FleetOp { kind: EDGE, id: id.to_owned(), expected: Some(version), document: document(&row) };
         self.change(&[op]).await?;
         Ok(row)
     }
@@ -402,15 +393,15 @@ impl Roster {
     /// # Errors
     /// When there is none, or the database does not answer.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), RosterError> {
-        self.refresh().await?;
-        let known = self.known();
-        let (_, version) = known.edges.get(id).ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
-        self.change(&[removal(EDGE, id, *version)]).await
+        self.follow().await?;
+        let version = self.known().edge(id).map(|(_, version)| *version);
+        let version = version.ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
+        self.change(&[removal(EDGE, id, version)]).await
     }
 
     async fn change(&self, ops: &[FleetOp]) -> Result<(), RosterError> {
         let is_done = self.store.change_fleet(ops).await?;
-        self.refresh().await?;
+        self.follow().await?;
         if is_done { Ok(()) } else { Err(RosterError::Changed) }
     }
 
@@ -419,35 +410,35 @@ impl Roster {
             || Refusal::Denied("the code is wrong, used or expired; make another invitation".to_owned());
         let failed = |error: &dyn std::fmt::Display| Refusal::Failed(error.to_string());
         let invitation = id_of(code).ok_or_else(denied)?;
-        self.poll().await.map_err(|error| failed(&error))?;
-        let known = self.known();
-        let (row, version) = known.invitations.get(invitation).ok_or_else(denied)?;
+        self.follow().await.map_err(|error| failed(&error))?;
+        let found = self.known().invitations.get(invitation).cloned();
+        let (row, version) = found.ok_or_else(denied)?;
         if row.expires <= now() {
             return Err(denied());
         }
         // Strangers do not wait here: the invitation exists.
         let place = timeout(CHECK_WAIT, self.checks.acquire()).await;
         let place = place.map_err(|_| Refusal::Busy)?.map_err(|error| failed(&error))?;
-        let (hash, sent) = (row.code.clone(), code.to_owned());
+        let (hash, sent) = (row.code, code.to_owned());
         let is_right = tokio::task::spawn_blocking(move || hash.verify(&sent)).await;
         drop(place);
         if !is_right.map_err(|error| failed(&error))? {
             return Err(denied());
         }
-        let id = row.edge.clone().unwrap_or_else(|| format!("e{:012x}", fastrand::u64(..1 << 48)));
+        let id = row.edge.unwrap_or_else(|| format!("e{:012x}", fastrand::u64(..1 << 48)));
         let issued = self.authority.issue_edge(&id, &row.group, request);
         let issued = issued.map_err(|error| Refusal::Denied(error.to_string()))?;
-        let name = if row.name.is_empty() { id.clone() } else { row.name.clone() };
+        let name = if row.name.is_empty() { id.clone() } else { row.name };
         let edge = EdgeRow {
             name,
-            group: row.group.clone(),
+            group: row.group,
             certificates: vec![AcceptedCertificate { serial: issued.serial, not_after: issued.not_after }],
             enrolled: now(),
             revoked: None,
         };
-        let expected = known.edges.get(&id).map(|(_, version)| *version);
+        let expected = self.known().edge(&id).map(|(_, version)| *version);
         let ops = [
-            removal(INVITATION, invitation, *version),
+            removal(INVITATION, invitation, version),
             FleetOp { kind: EDGE, id: id.clone(), expected, document: document(&edge) },
         ];
         // Of two that send the same code at the same time, one finds the invitation.
@@ -484,13 +475,10 @@ impl Roster {
         Ok(NewIdentity { edge, group: row.group, certificate: issued.certificate, roots })
     }
 
-    pub(super) fn accepted(&self, edge: &CertifiedEdge) -> Result<EdgeRow, Refusal> {
-        let known = self.known();
-        let row = known
-            .edges
-            .get(&edge.edge)
-            .filter(|_| self.membership_of(&edge.edge, &edge.serial) == Membership::Enrolled);
-        row.map(|(row, _)| row.clone())
+    pub(super) fn accepted(&self, edge: &CertifiedEdge) -> Result<Arc<EdgeRow>, Refusal> {
+        let is_enrolled = self.membership_of(&edge.edge, &edge.serial) == Membership::Enrolled;
+        self.edge(&edge.edge)
+            .filter(|_| is_enrolled)
             .ok_or_else(|| Refusal::Denied("this edge is not accepted; invite it again".to_owned()))
     }
 }

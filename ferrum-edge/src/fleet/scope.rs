@@ -16,7 +16,13 @@ pub(super) type Patterns = Option<Vec<String>>;
 
 /// What objects refer to.
 #[derive(Debug, Default)]
-pub(super) struct ReferenceIndex(BTreeMap<DocumentKey, ObjectReferences>);
+pub(super) struct ReferenceIndex {
+    objects: BTreeMap<DocumentKey, ObjectReferences>,
+    /// How many plugin configs name a plugin.
+    plugins: BTreeMap<String, usize>,
+    /// Counts changes of what is above: while it stays, every group gets the same objects.
+    version: u64,
+}
 
 /// What one object refers to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,15 +40,21 @@ struct ObjectReferences {
 /// What a group gets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Selection {
-    keys: BTreeSet<DocumentKey>,
+    /// `None`: every object.
+    keys: Option<BTreeSet<DocumentKey>>,
     /// Plugins whose credentials it gets.
     plugins: BTreeSet<String>,
 }
 
 impl Selection {
+    /// No object.
+    pub(super) fn nothing() -> Self {
+        Self { keys: Some(BTreeSet::new()), plugins: BTreeSet::new() }
+    }
+
     /// Whether the group gets this document, as far as kinds go that have a choice.
     pub(super) fn has(&self, key: &DocumentKey) -> bool {
-        self.keys.contains(key)
+        self.keys.as_ref().is_none_or(|keys| keys.contains(key))
     }
 
     /// Whether the group gets credentials of this type.
@@ -55,9 +67,15 @@ impl Selection {
         &self.plugins
     }
 
-    /// The keys of which exactly one of two selections has the document.
+    /// Whether the group gets every object.
+    pub(super) const fn is_everything(&self) -> bool {
+        self.keys.is_none()
+    }
+
+    /// The keys of which exactly one of two selections has the document, if neither has every object.
     pub(super) fn difference<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s DocumentKey> {
-        self.keys.symmetric_difference(&other.keys)
+        let keys = self.keys.iter().zip(&other.keys);
+        keys.flat_map(|(keys, others)| keys.symmetric_difference(others))
     }
 
     /// Whether consumers have other credentials for another selection.
@@ -107,13 +125,31 @@ impl ObjectReferences {
 impl ReferenceIndex {
     /// Takes up what a document refers to, `None` when it is gone.
     pub(super) fn note(&mut self, key: &DocumentKey, text: Option<&str>) {
-        match text {
-            Some(text) => {
-                let references = ObjectReferences::of(ObjectKind::named(&key.kind), text);
-                self.0.insert(key.clone(), references);
-            }
-            None => drop(self.0.remove(key)),
+        let new = text.map(|text| ObjectReferences::of(ObjectKind::named(&key.kind), text));
+        if self.objects.get(key) == new.as_ref() {
+            return;
         }
+        self.version += 1;
+        if let Some(plugin) = new.as_ref().and_then(|new| new.plugin.clone()) {
+            *self.plugins.entry(plugin).or_default() += 1;
+        }
+        let old = match new {
+            Some(new) => self.objects.insert(key.clone(), new),
+            None => self.objects.remove(key),
+        };
+        if let Some(plugin) = old.and_then(|old| old.plugin)
+            && let Some(count) = self.plugins.get_mut(&plugin)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.plugins.remove(&plugin);
+            }
+        }
+    }
+
+    /// Counts changes after which a group may get other objects than before.
+    pub(super) const fn version(&self) -> u64 {
+        self.version
     }
 
     /// Takes up all of a configuration.
@@ -125,43 +161,43 @@ impl ReferenceIndex {
 
     /// What a group gets for whom these proxies are meant.
     pub(super) fn select(&self, patterns: &Patterns) -> Selection {
-        let is_meant = |id: &str| match patterns {
-            None => true,
-            Some(patterns) => patterns.iter().any(|pattern| is_like(pattern, id)),
+        let Some(patterns) = patterns else {
+            return Selection { keys: None, plugins: self.plugins.keys().cloned().collect() };
         };
-        let (mut selection, mut upstreams, mut named) =
-            (Selection::default(), BTreeSet::new(), BTreeSet::new());
-        let mut take = |selection: &mut Selection, key: &DocumentKey, references: &ObjectReferences| {
-            upstreams.extend(references.upstreams.iter().cloned());
-            selection.plugins.extend(references.plugin.clone());
-            selection.keys.insert(key.clone());
-        };
-        let of_kind = |kind: ObjectKind| self.0.iter().filter(move |(key, _)| *key.kind == *kind.as_str());
+        let is_meant = |id: &str| patterns.iter().any(|pattern| is_like(pattern, id));
+        let (mut keys, mut plugins) = (BTreeSet::new(), BTreeSet::new());
+        let (mut upstreams, mut named) = (BTreeSet::new(), BTreeSet::new());
+        let mut take =
+            |keys: &mut BTreeSet<DocumentKey>, key: &DocumentKey, references: &ObjectReferences| {
+                upstreams.extend(references.upstreams.iter().cloned());
+                plugins.extend(references.plugin.clone());
+                keys.insert(key.clone());
+            };
+        let of_kind =
+            |kind: ObjectKind| self.objects.iter().filter(move |(key, _)| *key.kind == *kind.as_str());
         for (key, references) in of_kind(ObjectKind::Proxies) {
             if references.is_everybodys || is_meant(&key.id) {
                 named.extend(references.plugin_configs.iter().map(String::as_str));
-                take(&mut selection, key, references);
+                take(&mut keys, key, references);
             }
         }
         for (key, references) in of_kind(ObjectKind::PluginConfigs) {
             let is_of_ours = references.proxy.as_deref().is_some_and(is_meant);
-            if references.is_everybodys || is_of_ours || named.contains(&*key.id) || patterns.is_none() {
-                take(&mut selection, key, references);
+            if references.is_everybodys || is_of_ours || named.contains(&*key.id) {
+                take(&mut keys, key, references);
             }
         }
-        for (key, references) in &self.0 {
+        for (key, references) in &self.objects {
             let is_taken = match ObjectKind::named(&key.kind) {
-                Some(ObjectKind::Upstreams) => {
-                    references.is_everybodys || upstreams.contains(&*key.id) || patterns.is_none()
-                }
+                Some(ObjectKind::Upstreams) => references.is_everybodys || upstreams.contains(&*key.id),
                 Some(ObjectKind::Consumers) | None => true,
                 Some(ObjectKind::Proxies | ObjectKind::PluginConfigs) => false,
             };
             if is_taken {
-                selection.keys.insert(key.clone());
+                keys.insert(key.clone());
             }
         }
-        selection
+        Selection { keys: Some(keys), plugins }
     }
 }
 
@@ -170,6 +206,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_change_of_anything_but_references_selects_the_same() {
+        let mut index = ReferenceIndex::default();
+        let (proxy, config) = (DocumentKey::new("proxies", "a"), DocumentKey::new("plugin_configs", "k"));
+        let mut versions = Vec::new();
+        let mut note = |index: &mut ReferenceIndex, key: &DocumentKey, value: Option<Value>| {
+            index.note(key, value.map(|value| value.to_string()).as_deref());
+            versions.push(index.version());
+        };
+        note(&mut index, &proxy, Some(json!({ "upstream_id": "u", "backend_port": 1 })));
+        note(&mut index, &proxy, Some(json!({ "upstream_id": "u", "backend_port": 2 })));
+        note(&mut index, &proxy, Some(json!({ "upstream_id": "v", "backend_port": 2 })));
+        for plugin in ["cors", "waf"] {
+            note(&mut index, &config, Some(json!({ "plugin_name": plugin, "scope": "global" })));
+            let plugins = index.select(&None).plugins;
+            assert_eq!(plugins.into_iter().collect::<Vec<_>>(), [plugin]);
+        }
+        note(&mut index, &config, None);
+        note(&mut index, &config, None);
+        assert_eq!(versions, [1, 1, 2, 3, 4, 5, 5]);
+        assert!(index.select(&None).plugins.is_empty());
+    }
 
     #[test]
     fn a_group_gets_what_its_proxies_refer_to() {
@@ -210,7 +269,9 @@ mod tests {
         let index = ReferenceIndex::of(&documents);
         let names = |patterns: Patterns| {
             let selection = index.select(&patterns);
-            let names: Vec<String> = selection.keys.iter().map(|key| key.id.to_string()).collect();
+            let selected = documents.iter().map(|(key, _)| key).filter(|key| selection.has(key));
+            let selected: BTreeSet<&DocumentKey> = selected.collect();
+            let names: Vec<String> = selected.iter().map(|key| key.id.to_string()).collect();
             (names, selection.plugins.into_iter().collect::<Vec<_>>())
         };
         let (keys, plugins) = names(Some(vec!["a".to_owned()]));
@@ -220,6 +281,7 @@ mod tests {
         assert_eq!(keys, ["ann", "damaged", "global", "own", "without-scope", "b", "u2"]);
         assert!(!plugins.contains(&"key_auth".to_owned()));
         assert_eq!(names(None).0.len(), documents.len());
+        assert_eq!(names(None).1, ["cors", "hmac_auth", "key_auth", "traffic_split", "waf"]);
         assert_eq!(names(Some(Vec::new())).0, ["ann", "damaged", "global", "without-scope"]);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use aws_lc_rs::digest::{SHA256, digest};
 use gateway_core::config::catalog::ObjectKind;
 use gateway_core::plugin::Registry;
-use gateway_fleet::{DocumentKey, DocumentSet, Hello};
+use gateway_fleet::{Abilities, DocumentKey, DocumentSet};
 use serde_json::Value;
 
 /// Between a group and what stands for the abilities of its older edges; no group's name has one.
@@ -134,16 +134,16 @@ impl Skew {
         });
     }
 
-    fn lacking(&self, hello: &Hello) -> Lacking {
-        let Some(has) = release(&hello.version) else { return Lacking::default() };
-        let plugins = missing(hello, self.dispensable.iter().copied());
+    fn lacking(&self, abilities: &Abilities) -> Lacking {
+        let Some(has) = release(&abilities.version) else { return Lacking::default() };
+        let plugins = missing(abilities, self.dispensable.iter().copied());
         let is_lacking = |setting: &&Setting| setting.is_left_out && setting.since > has;
         Lacking { plugins, settings: self.settings.iter().filter(is_lacking).cloned().collect() }
     }
 
     /// The view that an edge of this group gets, and whether it is new.
-    pub(super) fn view(&self, group: &str, hello: &Hello) -> (Arc<str>, bool) {
-        let (group, lacking): (Arc<str>, _) = (group.into(), self.lacking(hello));
+    pub(super) fn view(&self, group: &str, abilities: &Abilities) -> (Arc<str>, bool) {
+        let (group, lacking): (Arc<str>, _) = (group.into(), self.lacking(abilities));
         if lacking == Lacking::default() {
             return (group, false);
         }
@@ -164,6 +164,14 @@ impl Skew {
         (view, is_new)
     }
 
+    /// Forgets the views of older edges that are not needed, and returns their names.
+    pub(super) fn retain(&self, is_needed: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
+        let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
+        let unneeded: Vec<_> = kinds.keys().filter(|view| !is_needed(view)).cloned().collect();
+        kinds.retain(|view, _| is_needed(view));
+        unneeded
+    }
+
     /// The views of older edges.
     pub(super) fn kinds(&self) -> Vec<(Arc<str>, OlderEdges)> {
         let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
@@ -171,14 +179,14 @@ impl Skew {
     }
 
     /// What an edge lacks of these documents: plugins, settings, and which of both are left out there.
-    pub(super) fn lacking_of(&self, hello: &Hello, documents: &[(ObjectKind, Value)]) -> LackingOf {
-        if hello.version.is_empty() {
+    pub(super) fn lacking_of(&self, abilities: &Abilities, documents: &[(ObjectKind, Value)]) -> LackingOf {
+        if abilities.version.is_empty() {
             return LackingOf::default();
         }
         let configs = documents.iter().filter(|(kind, _)| *kind == ObjectKind::PluginConfigs);
         let names: BTreeSet<&str> = configs.filter_map(|(_, one)| one["plugin_name"].as_str()).collect();
-        let plugins = missing(hello, names.into_iter());
-        let has = release(&hello.version).unwrap_or_default();
+        let plugins = missing(abilities, names.into_iter());
+        let has = release(&abilities.version).unwrap_or_default();
         let is_newer = |setting: &&Setting| {
             setting.since > has && documents.iter().any(|(kind, document)| setting.is_in(*kind, document))
         };
@@ -203,8 +211,8 @@ pub(crate) struct LackingOf {
     pub(crate) left_out: Vec<String>,
 }
 
-fn missing<'n>(hello: &Hello, plugins: impl Iterator<Item = &'n str>) -> BTreeSet<&'n str> {
-    let has = |name: &str| hello.capabilities.iter().any(|one| one.strip_prefix("plugin:") == Some(name));
+fn missing<'n>(abilities: &Abilities, plugins: impl Iterator<Item = &'n str>) -> BTreeSet<&'n str> {
+    let has = |name: &str| abilities.capabilities.iter().any(|one| one.strip_prefix("plugin:") == Some(name));
     plugins.filter(|name| !has(name)).collect()
 }
 
@@ -349,9 +357,9 @@ mod tests {
 
     use super::*;
 
-    fn hello(version: &str, plugins: &[&str]) -> Hello {
+    fn hello(version: &str, plugins: &[&str]) -> Abilities {
         let capabilities = plugins.iter().map(|name| format!("plugin:{name}")).collect();
-        Hello { version: version.to_owned(), capabilities, ..Hello::default() }
+        Abilities { version: version.to_owned(), capabilities, ..Abilities::default() }
     }
 
     /// A release in which settings of proxies and of plugins are new, and two plugins.
@@ -481,14 +489,16 @@ mod tests {
     fn edges_alike_share_a_view_and_their_kinds_are_bounded() {
         let skew = skew();
         let all = hello("0.2.0", &["timing", "keys"]);
-        let view = |group: &str, hello: &Hello| skew.view(group, hello).0;
-        assert_eq!((&*view("eu", &all), &*view("eu", &Hello::default())), ("eu", "eu"));
+        let view = |group: &str, abilities: &Abilities| skew.view(group, abilities).0;
+        assert_eq!((&*view("eu", &all), &*view("eu", &Abilities::default())), ("eu", "eu"));
         let (older, is_new) = skew.view("eu", &hello("0.1.0", &["timing", "keys"]));
         assert!(is_new);
         assert_eq!(skew.view("eu", &hello("0.1.3", &["timing"])), (older.clone(), false));
         assert_eq!((group_of(&older), is_whole(&older), is_whole("eu")), ("eu", false, true));
         assert_ne!(older, view("us", &hello("0.1.0", &["timing", "keys"])));
         assert_eq!(skew.kinds().len(), 2);
+        assert_eq!(skew.retain(|view| view.starts_with("us")), [older]);
+        assert_eq!(skew.kinds().len(), 1);
         let documents = [
             (ObjectKind::Proxies, json!({ "hint": 1, "only_from": [] })),
             (ObjectKind::PluginConfigs, json!({ "plugin_name": "timing" })),

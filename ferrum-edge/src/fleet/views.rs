@@ -35,6 +35,8 @@ pub(super) struct Views {
 
 struct GroupView {
     documents: Documents,
+    /// What the selection was made by: while neither changes, it stays.
+    made_by: Option<(Patterns, u64)>,
     selection: Selection,
     rendered: DocumentSet,
 }
@@ -139,6 +141,18 @@ impl Views {
         self.publish_reduced(roster, epoch);
     }
 
+    /// Frees views of older edges that no connected edge gets. The next such edge has its view made again.
+    pub(super) fn free_unneeded(&mut self, roster: &Roster) {
+        self.hub.act(|core, _| {
+            // An edge asks for its view once more when the core knows it, so none is freed that is needed from now on.
+            for view in roster.skew.retain(|view| core.is_received(view)) {
+                core.forget_view(&view);
+                self.reduced.remove(&view);
+            }
+            Vec::new()
+        });
+    }
+
     /// Gives older edges what their group gets, without what they don't know.
     fn publish_reduced(&mut self, roster: &Roster, epoch: &Arc<str>) {
         for (name, OlderEdges { group, lacking }) in roster.skew.kinds() {
@@ -174,17 +188,20 @@ impl Views {
         // Keys that were made from the operator's are keys.
         let keys = Keys::parse(&self.keys.of_group(group)).unwrap_or_default();
         let documents = Documents::new(&self.registry, keys, Permitted::default());
-        GroupView { documents, selection: Selection::default(), rendered: DocumentSet::default() }
+        let (selection, rendered) = (Selection::nothing(), DocumentSet::default());
+        GroupView { documents, made_by: None, selection, rendered }
     }
 
     /// Renders what has changed, and what is meant for the group from now on or no more.
     fn rendered_again(&self, mut view: GroupView, patterns: &Patterns) -> GroupView {
-        let selection = self.index.select(patterns);
+        let made_by = Some((patterns.clone(), self.index.version()));
+        let selection = match view.made_by == made_by {
+            true => std::mem::take(&mut view.selection),
+            false => self.index.select(patterns),
+        };
         let mut keys: BTreeSet<&DocumentKey> = self.changed.iter().collect();
-        keys.extend(view.selection.difference(&selection));
-        if !view.selection.has_same_plugins(&selection) {
-            let consumers = self.stored.iter().map(|(key, _)| key);
-            keys.extend(consumers.filter(|key| *key.kind == *ObjectKind::Consumers.as_str()));
+        if view.made_by != made_by {
+            self.add_reselected(&view.selection, &selection, &mut keys);
         }
         let changes = keys.into_iter().map(|key| {
             let text = self.stored.get(key).filter(|_| selection.has(key));
@@ -192,8 +209,26 @@ impl Views {
             (key.clone(), rendered)
         });
         view.rendered.apply(changes.collect::<Vec<_>>());
-        view.selection = selection;
+        (view.selection, view.made_by) = (selection, made_by);
         view
+    }
+
+    /// Adds the objects that a group gets by exactly one of two selections, or gets differently.
+    fn add_reselected<'k>(
+        &'k self,
+        old: &'k Selection,
+        new: &'k Selection,
+        keys: &mut BTreeSet<&'k DocumentKey>,
+    ) {
+        let stored = self.stored.iter().map(|(key, _)| key);
+        if old.is_everything() != new.is_everything() {
+            keys.extend(stored);
+            return;
+        }
+        keys.extend(old.difference(new));
+        if !old.has_same_plugins(new) {
+            keys.extend(stored.filter(|key| *key.kind == *ObjectKind::Consumers.as_str()));
+        }
     }
 }
 

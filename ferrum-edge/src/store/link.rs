@@ -2,6 +2,8 @@
 //!
 //! Statements are written with `?` for each value. Values are always bound, never written into a statement.
 
+#[cfg(test)]
+pub(in crate::store) mod counted;
 pub(super) mod failure;
 mod mysql;
 pub(super) mod postgres;
@@ -174,6 +176,8 @@ impl StoreConnection {
 
     /// Carries out one statement; says how many rows it touched.
     pub(super) async fn run(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, Failure> {
+        #[cfg(test)]
+        counted::statement();
         let wait_limit = self.wait_limit;
         let sql = spelled(self.engine(), sql);
         let done = each_engine!(self, |connection, _Row| {
@@ -199,6 +203,8 @@ impl StoreConnection {
     where
         F: FnMut(Cells) -> Result<(), Failure> + Send,
     {
+        #[cfg(test)]
+        counted::statement();
         let wait_limit = self.wait_limit;
         let sql = spelled(self.engine(), sql);
         each_engine!(self, |connection, Row| {
@@ -206,6 +212,8 @@ impl StoreConnection {
             while let Some(row) =
                 timeout(wait_limit, rows.try_next()).await.map_err(|_| Failure::Timeout(wait_limit))??
             {
+                #[cfg(test)]
+                counted::row();
                 each(Row(row))?;
             }
         });

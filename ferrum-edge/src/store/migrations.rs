@@ -73,4 +73,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("migrations/postgres/0010_passkeys.sql"),
         mysql: include_str!("migrations/mysql/0010_passkeys.sql"),
     },
+    Migration {
+        name: "fleet_changes",
+        sqlite: include_str!("migrations/sqlite/0011_fleet_changes.sql"),
+        postgres: include_str!("migrations/postgres/0011_fleet_changes.sql"),
+        mysql: include_str!("migrations/mysql/0011_fleet_changes.sql"),
+    },
 ];

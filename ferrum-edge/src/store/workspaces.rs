@@ -123,7 +123,7 @@ async fn write(link: &mut StoreConnection, change: WorkspaceChange, now: u64) ->
         let sql = "INSERT INTO ferrum_workspaces (name, covers, changed_at) VALUES (?, ?, ?)";
         link.run(sql, vec![name.into(), covers.to_string().into(), now.into()]).await?;
     }
-    // Groups of edges get what workspaces cover: control planes look for this.
+    // Groups of edges get what workspaces cover: control planes look for this, and read everything, since no row is listed.
     let sql = "UPDATE ferrum_fleet SET version = version + 1 WHERE kind = 'stamp' AND id = ''";
     link.run(sql, Vec::new()).await.map(drop)
 }

@@ -15,6 +15,9 @@ use crate::process::until;
 /// An edge that reads what it gets, and says that it serves it.
 struct OlderEdge {
     runtime: tokio::runtime::Runtime,
+    address: String,
+    tls: std::sync::Arc<rustls::ClientConfig>,
+    hello: Hello,
     link: Option<(Link, LinkSender, LinkReceiver)>,
 }
 
@@ -22,20 +25,34 @@ impl OlderEdge {
     fn enrol(invitation: &str, version: &str, capabilities: &[&str]) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let link = runtime.block_on(async {
-            let invitation: Invitation = invitation.parse().unwrap();
+        let invitation: Invitation = invitation.parse().unwrap();
+        let tls = runtime.block_on(async {
             let (key, request) = signing_request().unwrap();
             let link =
                 Link::connect(&invitation.address, enrolment_config(&invitation.pin).unwrap()).await.unwrap();
             let given = link.enrol(&invitation.code, &request, version).await.unwrap();
-            let tls = client_config(&given.certificate, &key, &given.roots).unwrap();
-            let link = Link::connect(&invitation.address, tls).await.unwrap();
-            let capabilities = capabilities.iter().map(|name| format!("plugin:{name}")).collect();
-            let hello = Hello { version: version.to_owned(), schema: 1, capabilities, ..Hello::default() };
-            let (sender, receiver) = link.sync(&ToControl::Hello(hello)).await.unwrap();
+            client_config(&given.certificate, &key, &given.roots).unwrap()
+        });
+        let capabilities = capabilities.iter().map(|name| format!("plugin:{name}")).collect();
+        let hello = Hello { version: version.to_owned(), schema: 1, capabilities, ..Hello::default() };
+        let mut edge = Self { runtime, address: invitation.address, tls, hello, link: None };
+        edge.connect();
+        edge
+    }
+
+    fn connect(&mut self) {
+        let hello = ToControl::Hello(self.hello.clone());
+        let link = self.runtime.block_on(async {
+            let link = Link::connect(&self.address, self.tls.clone()).await.unwrap();
+            let (sender, receiver) = link.sync(&hello).await.unwrap();
             (link, sender, receiver)
         });
-        Self { runtime, link: Some(link) }
+        self.link = Some(link);
+    }
+
+    fn disconnect(&mut self) {
+        let _within = self.runtime.enter();
+        drop(self.link.take());
     }
 
     /// The next configuration, which is served from then on: each document that changed, by kind and id.
@@ -65,8 +82,7 @@ impl OlderEdge {
 
 impl Drop for OlderEdge {
     fn drop(&mut self) {
-        let _within = self.runtime.enter();
-        drop(self.link.take());
+        self.disconnect();
     }
 }
 
@@ -125,4 +141,31 @@ fn an_edge_of_an_earlier_release_goes_without_what_answers_do_not_depend_on_and_
     until("it has the view of its new group", || {
         plane.edge("old")["group"] == "us" && plane.edge("old")["left_out"]["count"] == 1
     });
+}
+
+/// What is left out for an older edge is made and kept while one is connected.
+#[test]
+fn the_view_of_older_edges_is_freed_with_the_last_of_them_and_made_again() {
+    let plane = Plane::new();
+    let timing = json!({ "id": "timing", "plugin_name": "server_timing", "scope": "global", "config": {} });
+    plane.write(&json!({ "plugin_configs": [timing] }));
+    let mut first = OlderEdge::enrol(&plane.invite("first", "default"), "0.0.9", &["cors"]);
+    let mut second = OlderEdge::enrol(&plane.invite("second", "default"), "0.0.9", &["cors"]);
+    let count = |name: &str| plane.edge(name)["left_out"]["count"].clone();
+    until("both have their view", || [count("first"), count("second")] == [1, 1]);
+    first.disconnect();
+    until("the first is disconnected", || plane.edge("first")["standing"] == "disconnected");
+    let proxy = |port: u16| json!({ "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "127.0.0.1", "backend_port": port }] });
+    plane.write(&proxy(1));
+    while !second.next().iter().any(|(name, _)| name == "proxies/a") {}
+    assert_eq!(count("first"), 1, "the second has the same view");
+    second.disconnect();
+    until("the view is freed", || [count("first"), count("second")] == [0, 0]);
+    plane.write(&proxy(2));
+    first.connect();
+    let got = first.next();
+    assert_eq!(got.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["proxies/a"]);
+    assert_eq!(got[0].1["backend_port"], 2);
+    plane.until_served("first");
+    assert_eq!(count("first"), 1);
 }
