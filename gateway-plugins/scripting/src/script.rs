@@ -151,7 +151,7 @@ impl Plugin for Script {
 
 /// Why a script can't be loaded.
 #[derive(Debug, thiserror::Error)]
-enum LoadError {
+enum ScriptLoadError {
     #[error(transparent)]
     Script(#[from] ScriptFault),
     /// One that names `curry`: the engine only says that it expects something else in its place.
@@ -161,30 +161,31 @@ enum LoadError {
 
 /// Why the file of a script can't be used.
 #[derive(Debug, thiserror::Error)]
-enum ReadError {
+enum ScriptFileError {
     #[error("{} can't be read: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
     #[error("{} is not UTF-8", .0.display())]
     NotUtf8(PathBuf),
     #[error("{}: {error}", .path.display())]
-    Script { path: PathBuf, error: LoadError },
+    Script { path: PathBuf, error: ScriptLoadError },
 }
 
-fn load(parts: &Parts, rules: &Rules, source: &str, modified: u128) -> Result<Loaded, LoadError> {
+fn load(parts: &Parts, rules: &Rules, source: &str, modified: u128) -> Result<Loaded, ScriptLoadError> {
     let program = Program::compile(source, &rules.settings, &rules.limits, parts.clone());
     program.map(|program| Loaded { program, modified }).map_err(|fault| match source.contains("curry") {
-        true => LoadError::Curry(fault),
-        false => LoadError::Script(fault),
+        true => ScriptLoadError::Curry(fault),
+        false => ScriptLoadError::Script(fault),
     })
 }
 
-fn read(parts: &Parts, rules: &Rules, world: &World, path: &Path) -> Result<Loaded, ReadError> {
+fn read(parts: &Parts, rules: &Rules, world: &World, path: &Path) -> Result<Loaded, ScriptFileError> {
     // Asked before it is read: a change while it is read is seen the next time.
     let modified = world.files().modified(path).unwrap_or(0);
-    let unread = |error| ReadError::File { path: path.to_owned(), error };
+    let unread = |error| ScriptFileError::File { path: path.to_owned(), error };
     let bytes = world.settings_file(path, MAX_SOURCE).map_err(unread)?;
-    let source = std::str::from_utf8(&bytes).map_err(|_| ReadError::NotUtf8(path.to_owned()))?;
-    load(parts, rules, source, modified).map_err(|error| ReadError::Script { path: path.to_owned(), error })
+    let source = std::str::from_utf8(&bytes).map_err(|_| ScriptFileError::NotUtf8(path.to_owned()))?;
+    load(parts, rules, source, modified)
+        .map_err(|error| ScriptFileError::Script { path: path.to_owned(), error })
 }
 
 impl OnRequest for Script {
@@ -292,7 +293,7 @@ impl Script {
     }
 
     /// Compiles the file again when it has changed.
-    fn refresh(&self) -> Result<(), ReadError> {
+    fn refresh(&self) -> Result<(), ScriptFileError> {
         let Source::File(path, _) = &self.rules.source else { return Ok(()) };
         if self.world.files().modified(path).unwrap_or(0) == self.program.load().modified {
             return Ok(());

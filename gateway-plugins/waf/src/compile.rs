@@ -55,7 +55,7 @@ pub struct Sources {
 }
 
 /// The rules of two phases, before what refers to other rules is known.
-struct Half {
+struct UnfinishedHalf {
     rules: Vec<Rule>,
     /// The first rule of the second of them.
     second: usize,
@@ -110,7 +110,7 @@ impl Builder<'_> {
     }
 
     /// The rules of two phases, without what refers to other rules.
-    fn half(&mut self, drafts: &[Draft], first: u8) -> Half {
+    fn half(&mut self, drafts: &[Draft], first: u8) -> UnfinishedHalf {
         let mut ordered: Vec<&Draft> = drafts.iter().collect();
         ordered.sort_by_key(|draft| (draft.phase, draft.position));
         let second = ordered.iter().filter(|draft| draft.phase == first).count();
@@ -140,7 +140,7 @@ impl Builder<'_> {
             });
         }
         drop_captures(&mut rules);
-        Half { rules, second, needs }
+        UnfinishedHalf { rules, second, needs }
     }
 }
 
@@ -177,8 +177,8 @@ fn asks_values(head: &RuleCondition) -> bool {
 }
 
 /// Builds what finds the rules that a request could match.
-fn finish_half(half: Half) -> Result<PhaseRules, FilterError> {
-    let Half { rules, second, needs } = half;
+fn finish_half(half: UnfinishedHalf) -> Result<PhaseRules, FilterError> {
+    let UnfinishedHalf { rules, second, needs } = half;
     let width = bits::words(rules.len());
     let empty = || vec![0u64; width].into_boxed_slice();
     let (mut always, mut asked, mut filtered, mut plain) = (empty(), empty(), empty(), empty());
@@ -261,7 +261,7 @@ impl Builder<'_> {
     /// Puts both halves together, and has rules refer to others.
     fn resolve_tail(
         mut self,
-        halves: [Half; 2],
+        halves: [UnfinishedHalf; 2],
         drafts: [Vec<Draft>; 2],
         initial: &HashMap<String, Vec<u8>>,
         written: usize,
