@@ -197,7 +197,7 @@ fn fields<'f>(pairs: impl Iterator<Item = (&'f str, &'f str)>) -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogOrigin, read};
+    use super::{LogOrigin, RecordedLog, read};
 
     const ORIGIN: LogOrigin<'_> = LogOrigin { scheme: "http", host: "a.test" };
 
