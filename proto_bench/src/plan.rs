@@ -259,14 +259,19 @@ impl Protocol {
     }
 }
 
-impl FromStr for Method {
-    type Err = String;
+/// A text that is none of the methods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("write POST or GET")]
+pub struct UnknownMethod;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Method {
+    type Err = UnknownMethod;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMethod> {
         match text.to_ascii_uppercase().as_str() {
             "POST" => Ok(Self::Post),
             "GET" => Ok(Self::Get),
-            _ => Err("write POST or GET".to_owned()),
+            _ => Err(UnknownMethod),
         }
     }
 }

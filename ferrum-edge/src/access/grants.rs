@@ -79,10 +79,45 @@ fn is_write(role: &Role) -> bool {
     *role == Role::Write
 }
 
-impl TryFrom<WrittenPorts> for PortRange {
-    type Error = String;
+/// A text that is no port and no range of ports.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no port and no range such as 10000-10099")]
+struct NoPorts(String);
 
-    fn try_from(written: WrittenPorts) -> Result<Self, String> {
+/// Why a workspace can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WorkspaceError {
+    #[error("a workspace has no `role` and no `workspace`; grants that name it have")]
+    Keys,
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Grant(#[from] GrantError),
+}
+
+/// What is wrong with one grant.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GrantError {
+    #[error("a grant with `workspace` has only `role` beside it")]
+    Workspace,
+    #[error("`role` is read or write")]
+    Role,
+    #[error("`{0}` has 1 to {MAX_ENTRIES} entries of 1 to {MAX_BYTES} bytes")]
+    Entries(&'static str),
+    #[error("a list has more than {MAX_ENTRIES} entries")]
+    TooMany,
+    #[error("`objects` names no object; write patterns of ids, such as `team-a-*`")]
+    NoObjects,
+    #[error("`{0}` is no host in lower case, such as `a.example`, `*.a.example` or `*`")]
+    Host(String),
+    #[error("`{0}` is no path of letters, digits, `-`, `_`, `.` and `/`")]
+    Path(String),
+}
+
+impl TryFrom<WrittenPorts> for PortRange {
+    type Error = NoPorts;
+
+    fn try_from(written: WrittenPorts) -> Result<Self, NoPorts> {
         let text = match written {
             WrittenPorts::One(port) => port.to_string(),
             WrittenPorts::Text(text) => text,
@@ -91,7 +126,7 @@ impl TryFrom<WrittenPorts> for PortRange {
         let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
         match (port(first), port(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Self(first, last)),
-            _ => Err(format!("`{text}` is no port and no range such as 10000-10099")),
+            _ => Err(NoPorts(text)),
         }
     }
 }
@@ -111,15 +146,12 @@ impl Workspace {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn of(written: serde_json::Value) -> Result<Self, BadGrants> {
-        let bad = |text: String| BadGrants(text);
+    pub(crate) fn of(written: serde_json::Value) -> Result<Self, WorkspaceError> {
         if ["role", "workspace"].iter().any(|key| written.get(*key).is_some()) {
-            return Err(bad(
-                "a workspace has no `role` and no `workspace`; grants that name it have".to_owned()
-            ));
+            return Err(WorkspaceError::Keys);
         }
-        let covers: Grant = serde_json::from_value(written).map_err(|error| bad(error.to_string()))?;
-        covers.check().map_err(bad)?;
+        let covers: Grant = serde_json::from_value(written)?;
+        covers.check()?;
         Ok(Self(covers))
     }
 
@@ -142,13 +174,16 @@ impl fmt::Display for Workspace {
 }
 
 /// Why a list of grants can't be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadGrants(String);
-
-impl fmt::Display for BadGrants {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GrantsError {
+    #[error("`grants`: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("`grants`: the role admin is for everything; use write or read")]
+    Admin,
+    #[error("`grants`: there have to be 1 to {MAX_GRANTS} of them")]
+    Count,
+    #[error("`grants`: {0}")]
+    Grant(#[from] GrantError),
 }
 
 impl Grants {
@@ -156,21 +191,15 @@ impl Grants {
     ///
     /// # Errors
     /// What is wrong with them, for whoever writes them.
-    pub(crate) fn of(written: serde_json::Value, role: Role) -> Result<Self, BadGrants> {
-        let grants: Self =
-            serde_json::from_value(written).map_err(|error| BadGrants(format!("`grants`: {error}")))?;
-        let bad = |text: String| Err(BadGrants(format!("`grants`: {text}")));
+    pub(crate) fn of(written: serde_json::Value, role: Role) -> Result<Self, GrantsError> {
+        let grants: Self = serde_json::from_value(written)?;
         if role == Role::Admin {
-            return bad("the role admin is for everything; use write or read".to_owned());
+            return Err(GrantsError::Admin);
         }
         if grants.0.is_empty() || grants.0.len() > MAX_GRANTS {
-            return bad(format!("there have to be 1 to {MAX_GRANTS} of them"));
+            return Err(GrantsError::Count);
         }
-        for grant in &grants.0 {
-            if let Err(why) = grant.check() {
-                return bad(why);
-            }
-        }
+        grants.0.iter().try_for_each(Grant::check)?;
         Ok(grants)
     }
 
@@ -225,33 +254,33 @@ impl fmt::Display for Grants {
 }
 
 impl Grant {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), GrantError> {
         if let Some(name) = &self.workspace {
             let lists = [&self.objects, &self.hosts, &self.paths];
             let is_alone = lists.iter().all(|list| list.is_empty())
                 && self.ports.is_empty()
                 && self.protocols.is_empty();
             if !is_alone || name.is_empty() || name.len() > MAX_BYTES {
-                return Err("a grant with `workspace` has only `role` beside it".to_owned());
+                return Err(GrantError::Workspace);
             }
-            return if self.role == Role::Admin { Err("`role` is read or write".to_owned()) } else { Ok(()) };
+            return if self.role == Role::Admin { Err(GrantError::Role) } else { Ok(()) };
         }
         let lists = [("objects", &self.objects), ("hosts", &self.hosts), ("paths", &self.paths)];
         for (name, list) in lists {
             if list.len() > MAX_ENTRIES
                 || list.iter().any(|entry| entry.is_empty() || entry.len() > MAX_BYTES)
             {
-                return Err(format!("`{name}` has 1 to {MAX_ENTRIES} entries of 1 to {MAX_BYTES} bytes"));
+                return Err(GrantError::Entries(name));
             }
         }
         if self.objects.is_empty() {
-            return Err("`objects` names no object; write patterns of ids, such as `team-a-*`".to_owned());
+            return Err(GrantError::NoObjects);
         }
         if self.ports.len() > MAX_ENTRIES || self.protocols.len() > MAX_ENTRIES {
-            return Err(format!("a list has more than {MAX_ENTRIES} entries"));
+            return Err(GrantError::TooMany);
         }
         if self.role == Role::Admin {
-            return Err("`role` is read or write".to_owned());
+            return Err(GrantError::Role);
         }
         let is_host = |host: &str| {
             let name = host.strip_prefix("*.").unwrap_or(host);
@@ -259,15 +288,13 @@ impl Grant {
                 || !name.is_empty() && !name.contains(['*', '/', ':', ' ']) && name == name.to_lowercase()
         };
         if let Some(host) = self.hosts.iter().find(|host| !is_host(host)) {
-            return Err(format!(
-                "`{host}` is no host in lower case, such as `a.example`, `*.a.example` or `*`"
-            ));
+            return Err(GrantError::Host(host.clone()));
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
         if let Some(path) =
             self.paths.iter().find(|path| !path.starts_with('/') || !path.chars().all(is_plain))
         {
-            return Err(format!("`{path}` is no path of letters, digits, `-`, `_`, `.` and `/`"));
+            return Err(GrantError::Path(path.clone()));
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ mod challenges;
 mod cookie;
 mod files;
 mod login;
+mod login_refusal;
 mod passkey_login;
 mod provider;
 mod sessions;

@@ -1,5 +1,6 @@
 //! `explain`: which way a request would take, and why; without sending anything.
 
+use std::io;
 use std::net::IpAddr;
 
 use clap::Args;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::address::AdminAddress;
 use super::admin::Admin;
-use super::offline::WrittenRequest;
+use super::offline::{UnsendableRequest, WrittenRequest};
 use super::running::Wanted;
 use super::traffic;
 use super::{BAD_CONFIG, FAILED, MISUSED, OutputFormat, SpecArgs, Verbosity, logs, print};
@@ -75,7 +76,7 @@ impl Body {
     }
 }
 
-fn body(text: &str) -> Result<Body, std::io::Error> {
+fn body(text: &str) -> Result<Body, io::Error> {
     let Some(path) = text.strip_prefix('@') else {
         return Ok(Body { length: text.len() as u64, bytes: text.as_bytes().to_vec() });
     };
@@ -228,10 +229,19 @@ fn of_file(args: &ExplainArgs, question: Question, registry: Registry) -> Result
     Ok(document)
 }
 
+/// Why a request has no outcome.
+#[derive(Debug, thiserror::Error)]
+enum OutcomeError {
+    #[error(transparent)]
+    Runtime(#[from] io::Error),
+    #[error(transparent)]
+    Request(#[from] UnsendableRequest),
+}
+
 /// What the gateway would do with the request, whose target answers 200: the verdicts of plugins, and what the target gets.
-fn outcome(trial: Trial, request: &WrittenRequest<'_>, model: &Model) -> Result<Value, String> {
+fn outcome(trial: Trial, request: &WrittenRequest<'_>, model: &Model) -> Result<Value, OutcomeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
+    let runtime = runtime?;
     let trial = trial.of_client(request.client(model));
     let sent = request.http()?;
     let got = runtime.block_on(trial.try_send(sent));

@@ -126,24 +126,33 @@ fn unknown(words: &str) -> Vec<&str> {
     modules.filter(|module| !is_known(&first(module))).collect()
 }
 
+/// Why levels can't be read.
+#[derive(Debug, thiserror::Error)]
+enum LevelsError {
+    #[error("`{0}` is not one of off, error, warn, info, debug and trace")]
+    Level(String),
+    #[error(transparent)]
+    Targets(#[from] tracing_subscriber::filter::ParseError),
+}
+
 /// Reads levels, as `warn,gateway_protocols=debug`. A word by itself has to be a level: it would be taken for a module
 /// otherwise, and nothing else would be logged. Without one it is `info`: who wants more of a module wants no less of others.
-fn read(words: &str) -> Result<Targets, String> {
+fn read(words: &str) -> Result<Targets, LevelsError> {
     let level = |word: &str| match word.to_ascii_lowercase().as_str() {
         "warning" => Ok("warn".to_owned()),
         lower if lower.parse::<LevelFilter>().is_ok() => Ok(lower.to_owned()),
-        _ => Err(format!("`{word}` is not one of off, error, warn, info, debug and trace")),
+        _ => Err(LevelsError::Level(word.to_owned())),
     };
     let part = |part: &str| match part.trim().split_once('=') {
         Some((module, word)) => Ok(format!("{module}={}", level(word.trim())?)),
         None => level(part.trim()),
     };
     let parts = words.split(',').filter(|part| !part.trim().is_empty()).map(part);
-    let mut parts: Vec<String> = parts.collect::<Result<_, _>>()?;
+    let mut parts: Vec<String> = parts.collect::<Result<_, LevelsError>>()?;
     if parts.iter().all(|part| part.contains('=')) {
         parts.push("info".to_owned());
     }
-    parts.join(",").parse().map_err(|error: tracing_subscriber::filter::ParseError| error.to_string())
+    Ok(parts.join(",").parse()?)
 }
 
 #[cfg(test)]
@@ -180,7 +189,7 @@ mod tests {
             assert_eq!((at(words, "a"), at(words, "b")), expected, "{words}");
         }
         for wrong in ["warnings", "ferrum_edge", "loud,b=debug", "b=loud", "info,a b"] {
-            assert!(read(wrong).unwrap_err().contains("is not one of off"), "{wrong}");
+            assert!(read(wrong).unwrap_err().to_string().contains("is not one of off"), "{wrong}");
         }
     }
 

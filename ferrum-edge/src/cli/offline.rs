@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use gateway_core::config::model::Model;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Client, ClientTls};
+use http::header::InvalidHeaderValue;
+use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 
 /// A request as users write it.
@@ -20,19 +22,29 @@ pub(super) struct WrittenRequest<'r> {
     pub(super) tls: Option<&'r str>,
 }
 
+/// A request with a URL that cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnsendableRequest {
+    #[error("{target}: {error}")]
+    Target { target: String, error: InvalidUri },
+    #[error(transparent)]
+    Host(#[from] InvalidHeaderValue),
+}
+
 impl WrittenRequest<'_> {
     /// The request as a client sends it: the path in the request line, the authority in `Host`.
     ///
     /// # Errors
     /// The URL cannot be sent.
-    pub(super) fn http(&self) -> Result<Request<Body>, String> {
+    pub(super) fn http(&self) -> Result<Request<Body>, UnsendableRequest> {
         let mut request = Request::new(Body::full(self.body.to_vec()));
         *request.method_mut() = self.method.clone();
         let target = self.url.path_and_query().map_or("/", |target| target.as_str());
-        *request.uri_mut() = target.parse().map_err(|error| format!("{target}: {error}"))?;
+        let refused = |error| UnsendableRequest::Target { target: target.to_owned(), error };
+        *request.uri_mut() = target.parse().map_err(refused)?;
         request.headers_mut().clone_from(self.headers);
         if let (Some(authority), false) = (self.url.authority(), self.headers.contains_key("host")) {
-            let host = HeaderValue::from_str(authority.as_str()).map_err(|error| error.to_string())?;
+            let host = HeaderValue::from_str(authority.as_str())?;
             request.headers_mut().insert("host", host);
         }
         if !self.body.is_empty() {

@@ -221,20 +221,6 @@ struct Process<'s> {
     _running_file: Option<RunningFile>,
 }
 
-/// Rejects ports that another process has. Without this check, two gateways with different pid files would share them, and each
-/// would get a part of the connections.
-fn refuse_used_ports(model: &Model) -> Result<(), String> {
-    let used =
-        used_ports::unusable(model).into_iter().find(|port| port.error.kind() == io::ErrorKind::AddrInUse);
-    let Some(used_ports::UsedPort { setting, address, owner, .. }) = used else { return Ok(()) };
-    let owner =
-        owner.map_or_else(|| "another process".to_owned(), |(id, name)| format!("process {id} ({name})"));
-    Err(format!(
-        "{setting}: {owner} listens on {address}, and the pid file names no gateway to replace; stop it, name its pid file, \
-         or choose another port"
-    ))
-}
-
 /// How often a drain looks whether everybody has left.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
 
@@ -267,7 +253,7 @@ impl<'s> Process<'s> {
         let (mut replaced, inherited) = replaced.unzip();
         if flags.replace && replaced.is_none() {
             // `--replace` shares ports with the gateway of its pid file alone: there is none.
-            refuse_used_ports(&model)?;
+            used_ports::refuse(&model)?;
         }
         let (admin, inherited) = AdminSockets::bind(&settings, inherited.unwrap_or_default())?;
         let mut pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;

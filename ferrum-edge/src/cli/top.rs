@@ -3,7 +3,7 @@
 mod board;
 mod screen;
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::admin::{Admin, AdminResponse, GatewayArgs};
 use super::{FAILED, MISUSED, print, tail};
-use board::{Board, Look, View};
+use board::{Board, Look, OtherAnswer, View};
 use screen::{KeyAction, Screen};
 
 /// Arguments of `top`.
@@ -58,7 +58,7 @@ pub(super) fn top(args: &TopArgs) -> u8 {
         print::error("--interval is from 100ms to 10s");
         return MISUSED;
     }
-    if !args.once && !std::io::stdout().is_terminal() {
+    if !args.once && !io::stdout().is_terminal() {
         print::error("There is no terminal to draw on; print what happens once with --once");
         return MISUSED;
     }
@@ -78,7 +78,7 @@ pub(super) fn top(args: &TopArgs) -> u8 {
     let events = follow(&admin, args.slower.0);
     let shown = match args.once {
         true => once(args, &admin, first, &events, interval),
-        false => ratatui::try_init().map_err(|error| error.to_string()).and_then(|terminal| {
+        false => ratatui::try_init().map_err(TopError::from).and_then(|terminal| {
             let shown = watch(terminal, &admin, first, &events, interval);
             ratatui::restore();
             shown
@@ -93,14 +93,31 @@ pub(super) fn top(args: &TopArgs) -> u8 {
     )
 }
 
+/// Why there is no further look.
+#[derive(Debug, thiserror::Error)]
+enum TopError {
+    #[error("no gateway answers: {0}")]
+    NoAnswer(#[source] io::Error),
+    /// In its own words.
+    #[error("{detail} ({status})")]
+    Refused { detail: String, status: u16 },
+    #[error(transparent)]
+    Answer(#[from] OtherAnswer),
+    #[error(transparent)]
+    Terminal(#[from] io::Error),
+    #[error(transparent)]
+    Json(serde_json::Error),
+}
+
 /// Another look.
-fn look(admin: &Admin) -> Result<Look, String> {
+fn look(admin: &Admin) -> Result<Look, TopError> {
     match admin.exchange("GET", PATH, None) {
-        Ok(AdminResponse { status: 200, body }) => Look::read(body),
+        Ok(AdminResponse { status: 200, body }) => Ok(Look::read(body)?),
         Ok(AdminResponse { status, body }) => {
-            Err(format!("{} ({status})", body["detail"].as_str().unwrap_or("the gateway refuses")))
+            let detail = body["detail"].as_str().unwrap_or("the gateway refuses").to_owned();
+            Err(TopError::Refused { detail, status })
         }
-        Err(error) => Err(format!("no gateway answers: {error}")),
+        Err(error) => Err(TopError::NoAnswer(error)),
     }
 }
 
@@ -111,7 +128,7 @@ fn once(
     first: Look,
     events: &Receiver<Value>,
     interval: Duration,
-) -> Result<(), String> {
+) -> Result<(), TopError> {
     let until = Instant::now() + interval;
     let mut seen = Vec::new();
     while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -123,7 +140,7 @@ fn once(
     }
     let board = Board::between(&first, &look(admin)?);
     if args.json {
-        let mut document = serde_json::to_value(&board).map_err(|error| error.to_string())?;
+        let mut document = serde_json::to_value(&board).map_err(TopError::Json)?;
         document["events"] = json!(seen);
         print::line(&document);
         return Ok(());
@@ -157,15 +174,14 @@ fn watch(
     mut before: Look,
     events: &Receiver<Value>,
     interval: Duration,
-) -> Result<(), String> {
-    let failed = |error: std::io::Error| error.to_string();
+) -> Result<(), TopError> {
     let mut screen = Screen::new(admin.shown());
     let mut next = Instant::now() + interval;
     loop {
         events.try_iter().for_each(|event| screen.event(tail::text(&event)));
-        terminal.draw(|frame| screen.draw(frame)).map_err(failed)?;
-        if event::poll(next.saturating_duration_since(Instant::now())).map_err(failed)?
-            && let Event::Key(key) = event::read().map_err(failed)?
+        terminal.draw(|frame| screen.draw(frame))?;
+        if event::poll(next.saturating_duration_since(Instant::now()))?
+            && let Event::Key(key) = event::read()?
             && key.kind == KeyEventKind::Press
             && screen.key(key) == KeyAction::Quit
         {
@@ -180,7 +196,7 @@ fn watch(
                     }
                     (before, screen.trouble) = (now, None);
                 }
-                Err(error) => screen.trouble = Some(error),
+                Err(error) => screen.trouble = Some(error.to_string()),
             }
         }
     }

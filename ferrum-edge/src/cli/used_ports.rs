@@ -23,6 +23,28 @@ pub(super) struct UsedPort {
     pub(super) owner: Option<(u32, String)>,
 }
 
+/// A port that another process listens on.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{setting}: {owner} listens on {address}, and the pid file names no gateway to replace; stop it, name its pid file, \
+     or choose another port"
+)]
+pub(super) struct PortTaken {
+    setting: String,
+    owner: String,
+    address: SocketAddr,
+}
+
+/// Rejects ports that another process has. Without this check, two gateways with different pid files would share them, and each
+/// would get a part of the connections.
+pub(super) fn refuse(model: &Model) -> Result<(), PortTaken> {
+    let used = unusable(model).into_iter().find(|port| port.error.kind() == io::ErrorKind::AddrInUse);
+    let Some(UsedPort { setting, address, owner, .. }) = used else { return Ok(()) };
+    let owner =
+        owner.map_or_else(|| "another process".to_owned(), |(id, name)| format!("process {id} ({name})"));
+    Err(PortTaken { setting, owner, address })
+}
+
 /// The ports of a configuration that this process can't listen on alone. Ephemeral ports (0) are not tried.
 pub(super) fn unusable(model: &Model) -> Vec<UsedPort> {
     let tried =

@@ -1,6 +1,7 @@
 //! `waf`: what of a folder of rules can be used, and what rules say of a request.
 
 use std::fs;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,31 +79,42 @@ pub(super) fn waf(args: &WafArgs) -> u8 {
 /// Bytes of one file of rules.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-fn folder_sources(folder: &Path) -> Result<Sources, String> {
+/// Why a folder of rules can't be read.
+#[derive(Debug, thiserror::Error)]
+enum FolderError {
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("{} has more than {MAX_FILE_BYTES} bytes", .0.display())]
+    TooLarge(PathBuf),
+    #[error("{} has no rule files (*.conf)", .0.display())]
+    NoRules(PathBuf),
+}
+
+fn folder_sources(folder: &Path) -> Result<Sources, FolderError> {
     let mut files = Vec::new();
     for below in ["", "rules", "plugins"] {
         let path = if below.is_empty() { folder.to_owned() } else { folder.join(below) };
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
             Err(_) if !below.is_empty() => continue,
-            Err(error) => return Err(format!("{}: {error}", path.display())),
+            Err(error) => return Err(FolderError::File { path, error }),
         };
         for entry in entries {
-            let path = entry.map_err(|error| format!("{}: {error}", path.display()))?.path();
+            let path = entry.map_err(|error| FolderError::File { path: path.clone(), error })?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if !path.is_file() || !is_rule_file(name) {
                 continue;
             }
-            let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+            let failed = |error| FolderError::File { path: path.clone(), error };
             if fs::metadata(&path).map_err(failed)?.len() > MAX_FILE_BYTES {
-                return Err(format!("{} has more than {MAX_FILE_BYTES} bytes", path.display()));
+                return Err(FolderError::TooLarge(path));
             }
             files.push((path.to_string_lossy().into_owned(), fs::read(&path).map_err(failed)?));
         }
     }
     let sources = from_files(files);
     if sources.files.is_empty() {
-        return Err(format!("{} has no rule files (*.conf)", folder.display()));
+        return Err(FolderError::NoRules(folder.to_owned()));
     }
     Ok(sources)
 }

@@ -1,10 +1,12 @@
 //! Datagrams to one server: found by the gateway's own name servers, again and again, and not faster than it can take them.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::plugin::World;
+use gateway_core::plugin::world::calls::CallError;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep};
 
@@ -24,6 +26,19 @@ pub(super) struct DatagramServer {
     open: Option<OpenSocket>,
 }
 
+/// Why nothing can be sent to a server.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DatagramError {
+    #[error(transparent)]
+    Lookup(#[from] CallError),
+    #[error("{0} has no address")]
+    NoAddress(Arc<str>),
+    #[error("no socket to {server}: {error}")]
+    Socket { server: SocketAddr, error: io::Error },
+    #[error("there is no socket")]
+    NoSocket,
+}
+
 struct OpenSocket {
     socket: UdpSocket,
     server: SocketAddr,
@@ -39,15 +54,15 @@ impl DatagramServer {
     ///
     /// # Errors
     /// When its name is unknown and was never known, or there is no socket.
-    pub(super) async fn socket(&mut self) -> Result<&UdpSocket, String> {
+    pub(super) async fn socket(&mut self) -> Result<&UdpSocket, DatagramError> {
         let is_fresh = self.open.as_ref().is_some_and(|open| open.looked_up.elapsed() < LOOKUP_INTERVAL);
         if !is_fresh {
             self.look_up().await?;
         }
-        self.open.as_ref().map(|open| &open.socket).ok_or_else(|| "there is no socket".to_owned())
+        self.open.as_ref().map(|open| &open.socket).ok_or(DatagramError::NoSocket)
     }
 
-    async fn look_up(&mut self) -> Result<(), String> {
+    async fn look_up(&mut self) -> Result<(), DatagramError> {
         let found = self.world.resolve(&self.host, self.port).await;
         let servers = match (found, &mut self.open) {
             (Ok(servers), _) => servers,
@@ -56,14 +71,14 @@ impl DatagramServer {
                 open.looked_up = Instant::now();
                 return Ok(());
             }
-            (Err(error), None) => return Err(error.to_string()),
+            (Err(error), None) => return Err(error.into()),
         };
         match &mut self.open {
             Some(open) if servers.contains(&open.server) => open.looked_up = Instant::now(),
             _ => {
-                let server = servers.first().ok_or_else(|| format!("{} has no address", self.host))?;
+                let server = servers.first().ok_or_else(|| DatagramError::NoAddress(self.host.clone()))?;
                 let socket = connected(*server).await;
-                let socket = socket.map_err(|error| format!("no socket to {server}: {error}"))?;
+                let socket = socket.map_err(|error| DatagramError::Socket { server: *server, error })?;
                 self.open = Some(OpenSocket { socket, server: *server, looked_up: Instant::now() });
             }
         }
@@ -76,7 +91,7 @@ impl DatagramServer {
     }
 }
 
-async fn connected(server: SocketAddr) -> std::io::Result<UdpSocket> {
+async fn connected(server: SocketAddr) -> io::Result<UdpSocket> {
     let any = match server {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -102,7 +117,7 @@ mod tests {
     use gateway_core::config::problem::Problems;
     use gateway_core::http::reply::Cause;
     use gateway_core::plugin::world::Reach;
-    use gateway_core::plugin::world::calls::{Call, CallError, Calls, Client, Endpoint, Nowhere};
+    use gateway_core::plugin::world::calls::{Call, Calls, Client, Endpoint, Nowhere};
     use gateway_core::plugin::world::{blocking, files, meters};
 
     use super::*;
@@ -139,7 +154,7 @@ mod tests {
     async fn a_server_that_moves_is_found_again() {
         let names = Arc::new(OneName::default());
         let mut server = DatagramServer::new(&Arc::from("logs.test"), 514, &world(&names));
-        assert!(server.socket().await.unwrap_err().contains("dns_failed"));
+        assert!(server.socket().await.unwrap_err().to_string().contains("dns_failed"));
         let [one, other] = [UdpSocket::bind("127.0.0.1:0").await, UdpSocket::bind("127.0.0.1:0").await];
         let [one, other] = [one, other].map(|socket| socket.unwrap().local_addr().unwrap());
         let peer = |socket: &UdpSocket| socket.peer_addr().unwrap();

@@ -33,6 +33,15 @@ struct Push {
     failed: Counter,
 }
 
+/// Why a push failed.
+#[derive(Debug, thiserror::Error)]
+enum PushError {
+    #[error(transparent)]
+    Otlp(#[from] otlp::OtlpPushError),
+    #[error(transparent)]
+    Statsd(#[from] statsd::StatsdPushError),
+}
+
 #[derive(Clone)]
 enum To {
     Otlp(Arc<otlp::OtlpPush>),
@@ -100,8 +109,8 @@ impl Push {
             };
             next = Instant::now() + self.interval;
             let pushed = match &self.to {
-                To::Otlp(to) => to.push(scrape).await,
-                To::Statsd(to) => to.push(scrape).await,
+                To::Otlp(to) => to.push(scrape).await.map_err(PushError::from),
+                To::Statsd(to) => to.push(scrape).await.map_err(PushError::from),
             };
             match pushed {
                 Ok(false) => return,
@@ -112,9 +121,9 @@ impl Push {
                 }
                 Err(error) => {
                     self.failed.add(1);
-                    control.health().fails(&error);
+                    control.health().fails(&error.to_string());
                     if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!(to = self.kind, error, "metrics can't be pushed");
+                        tracing::warn!(to = self.kind, %error, "metrics can't be pushed");
                     }
                 }
             }

@@ -12,6 +12,7 @@ mod stream;
 mod udp;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -122,7 +123,7 @@ impl Sinks {
             }
             match Sink::build(rules, world) {
                 Ok(sink) => next.push(Arc::new(sink)),
-                Err(message) => drop(problems.add(format!("gateway.access_log.sinks[{n}]"), message)),
+                Err(error) => drop(problems.add(format!("gateway.access_log.sinks[{n}]"), error)),
             }
         }
         problems.into_result(next)
@@ -226,8 +227,8 @@ impl Sinks {
 const LAST: Duration = Duration::from_secs(6);
 
 impl Sink {
-    fn build(rules: &Arc<LogSink>, world: &World) -> Result<Self, String> {
-        let (way, envelope, separator) = way(rules, world)?;
+    fn build(rules: &Arc<LogSink>, world: &World) -> Result<Self, SinkError> {
+        let SinkWay { transport: way, envelope, separator } = SinkWay::open(rules, world)?;
         let count =
             |outcome| world.meters().counter(LOG_SINK_RECORDS, &["sink", "outcome"], &[&rules.name, outcome]);
         let limits = Limits {
@@ -372,68 +373,97 @@ impl Sink {
 const ERROR: u16 = 3;
 const INFORMATIONAL: u16 = 6;
 
-/// How a sink's lines leave, what is around each, and what stands between them.
-fn way(rules: &LogSink, world: &World) -> Result<(Transport, Envelope, Option<u8>), String> {
-    let line = Some(b'\n');
-    Ok(match &rules.destination {
-        LogDestination::Stdout => {
-            let writer = file::StdoutWriter::open()
-                .map_err(|error| format!("standard output can't be used: {error}"))?;
-            (Transport::Stdout(Arc::new(writer)), Envelope::Line, line)
-        }
-        LogDestination::File(file) => {
-            let writer = file::FileWriter::open(file.clone())
-                .map_err(|error| format!("{} can't be opened: {error}", file.path.display()))?;
-            (Transport::File(Arc::new(writer)), Envelope::Line, line)
-        }
-        LogDestination::Syslog { server, facility, app_name } => {
-            let head = format!("{} {app_name} {} access - ", host_name(), std::process::id());
-            let is_udp = server.transport == LogTransport::Udp;
-            let envelope = Envelope::Syslog { facility: *facility, head, counted: !is_udp };
-            match is_udp {
-                true => (Transport::Udp(Arc::new(udp::UdpSender::new(server, world))), envelope, line),
-                false => {
-                    let sender = stream::StreamSender::new(open(server, world)?, false);
-                    (Transport::Stream(Arc::new(sender)), envelope, None)
+/// How a sink's lines leave.
+struct SinkWay {
+    transport: Transport,
+    /// What is around each line.
+    envelope: Envelope,
+    /// What stands between two of them.
+    separator: Option<u8>,
+}
+
+/// Why a sink can't be opened.
+#[derive(Debug, thiserror::Error)]
+enum SinkError {
+    #[error("standard output can't be used: {0}")]
+    Stdout(#[source] io::Error),
+    #[error("{} can't be opened: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    /// The server of a destination, such as its certificates.
+    #[error(transparent)]
+    Client(#[from] Problems),
+    #[error(transparent)]
+    Post(#[from] post::PostError),
+    #[cfg(not(feature = "kafka"))]
+    #[error("this build has no `kafka`: build it with the cargo feature of that name")]
+    NoKafka,
+}
+
+impl SinkWay {
+    /// Lines as they are, with a line feed between them.
+    fn lines(transport: Transport) -> Self {
+        Self { transport, envelope: Envelope::Line, separator: Some(b'\n') }
+    }
+
+    fn open(rules: &LogSink, world: &World) -> Result<Self, SinkError> {
+        Ok(match &rules.destination {
+            LogDestination::Stdout => {
+                let writer = file::StdoutWriter::open().map_err(SinkError::Stdout)?;
+                Self::lines(Transport::Stdout(Arc::new(writer)))
+            }
+            LogDestination::File(file) => {
+                let closed = |error| SinkError::File { path: file.path.clone(), error };
+                let writer = file::FileWriter::open(file.clone()).map_err(closed)?;
+                Self::lines(Transport::File(Arc::new(writer)))
+            }
+            LogDestination::Syslog { server, facility, app_name } => {
+                let head = format!("{} {app_name} {} access - ", host_name(), std::process::id());
+                let is_udp = server.transport == LogTransport::Udp;
+                let envelope = Envelope::Syslog { facility: *facility, head, counted: !is_udp };
+                match is_udp {
+                    true => {
+                        let transport = Transport::Udp(Arc::new(udp::UdpSender::new(server, world)));
+                        Self { transport, envelope, separator: Some(b'\n') }
+                    }
+                    false => {
+                        let sender = stream::StreamSender::new(open(server, world)?, false);
+                        Self { transport: Transport::Stream(Arc::new(sender)), envelope, separator: None }
+                    }
                 }
             }
-        }
-        LogDestination::Lines(server) => {
-            let sender = stream::StreamSender::new(open(server, world)?, true);
-            (Transport::Stream(Arc::new(sender)), Envelope::Line, line)
-        }
-        LogDestination::Http(post) => {
-            let sender = post::PostSender::new(post, post::Body::Lines, world)?;
-            (Transport::Post(Arc::new(sender)), Envelope::Line, line)
-        }
-        LogDestination::Loki { post, labels } => {
-            let sender = post::PostSender::new(post, post::Body::loki(labels), world)?;
-            (Transport::Post(Arc::new(sender)), Envelope::Loki, Some(b','))
-        }
-        LogDestination::Kafka(settings) => kafka(settings, world)?,
-        LogDestination::Otlp(settings) => {
-            let exporter = otlp(settings, &rules.name, world).map_err(|problems| problems.to_string())?;
-            let (encoding, separator) = (exporter.encoding(), exporter.separator());
-            (Transport::Otlp(Arc::new(exporter)), Envelope::Otlp(encoding), separator)
-        }
-    })
+            LogDestination::Lines(server) => {
+                let sender = stream::StreamSender::new(open(server, world)?, true);
+                Self::lines(Transport::Stream(Arc::new(sender)))
+            }
+            LogDestination::Http(post) => {
+                let sender = post::PostSender::new(post, post::Body::Lines, world)?;
+                Self::lines(Transport::Post(Arc::new(sender)))
+            }
+            LogDestination::Loki { post, labels } => {
+                let sender = post::PostSender::new(post, post::Body::loki(labels), world)?;
+                let transport = Transport::Post(Arc::new(sender));
+                Self { transport, envelope: Envelope::Loki, separator: Some(b',') }
+            }
+            LogDestination::Kafka(settings) => kafka(settings, world)?,
+            LogDestination::Otlp(settings) => {
+                let exporter = otlp(settings, &rules.name, world)?;
+                let (encoding, separator) = (exporter.encoding(), exporter.separator());
+                let transport = Transport::Otlp(Arc::new(exporter));
+                Self { transport, envelope: Envelope::Otlp(encoding), separator }
+            }
+        })
+    }
 }
 
 #[cfg(feature = "kafka")]
-fn kafka(
-    settings: &gateway_core::config::model::LogKafka,
-    world: &World,
-) -> Result<(Transport, Envelope, Option<u8>), String> {
+fn kafka(settings: &gateway_core::config::model::LogKafka, world: &World) -> Result<SinkWay, SinkError> {
     let sender = kafka::KafkaSender::new(settings, world)?;
-    Ok((Transport::Kafka(Arc::new(sender)), Envelope::Line, Some(b'\n')))
+    Ok(SinkWay::lines(Transport::Kafka(Arc::new(sender))))
 }
 
 #[cfg(not(feature = "kafka"))]
-fn kafka(
-    _settings: &gateway_core::config::model::LogKafka,
-    _world: &World,
-) -> Result<(Transport, Envelope, Option<u8>), String> {
-    Err("this build has no `kafka`: build it with the cargo feature of that name".to_owned())
+fn kafka(_settings: &gateway_core::config::model::LogKafka, _world: &World) -> Result<SinkWay, SinkError> {
+    Err(SinkError::NoKafka)
 }
 
 /// Bytes from which on a batch for this destination is sent.
@@ -454,10 +484,10 @@ fn otlp(settings: &ExporterSettings, name: &str, world: &World) -> Result<Export
 }
 
 /// A client that opens streams to this server.
-fn open(server: &LogServer, world: &World) -> Result<Client, String> {
+fn open(server: &LogServer, world: &World) -> Result<Client, Problems> {
     let address = Server::Address { host: server.host.clone(), port: server.port };
     let endpoint = Endpoint::new(address, server.transport == LogTransport::Tls);
-    world.client(endpoint.trusting(server.ca_path.clone())).map_err(|problems| problems.to_string())
+    world.client(endpoint.trusting(server.ca_path.clone()))
 }
 
 /// The machine's name as RFC 5424 wants it; `-` where it is not known.

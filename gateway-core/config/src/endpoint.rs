@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
+use http::uri::InvalidUri;
 
 use super::model::{Backend, BackendHttp, BackendTls, Id, Scheme, TargetRules, Timeouts, Upstream};
 use super::problem::without_user;
@@ -49,6 +50,29 @@ pub const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// How long a call may take where the plugin says nothing else.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Why nothing can be called at a URL. URLs are shown without user and password.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// It is not a URL.
+    #[error("`{url}` is not a URL: {error}")]
+    Syntax {
+        /// The text.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        error: InvalidUri,
+    },
+    /// Another scheme, or none.
+    #[error("`{0}` must begin with `http://` or `https://`")]
+    Scheme(String),
+    /// There is no host.
+    #[error("`{0}` names no server")]
+    NoServer(String),
+    /// It has a user or a password.
+    #[error("a URL here must not carry a user name or password")]
+    Credentials,
+}
+
 impl Endpoint {
     /// An endpoint at this server.
     pub fn new(server: Server, encrypted: bool) -> Self {
@@ -67,22 +91,24 @@ impl Endpoint {
     /// The server of an `http` or `https` URL; its path is not part of the endpoint.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with the URL.
-    pub fn of_url(url: &str) -> Result<(Self, Uri), String> {
+    /// What is wrong with the URL.
+    pub fn of_url(url: &str) -> Result<(Self, Uri), EndpointError> {
         let shown = without_user(url);
-        let uri: Uri = url.parse().map_err(|error| format!("`{shown}` is not a URL: {error}"))?;
+        let no_url = |error| EndpointError::Syntax { url: shown.to_string(), error };
+        let uri: Uri = url.parse().map_err(no_url)?;
         let encrypted = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(format!("`{shown}` must begin with `http://` or `https://`")),
+            _ => return Err(EndpointError::Scheme(shown.to_string())),
         };
-        let Some(authority) = uri.authority() else { return Err(format!("`{shown}` names no server")) };
+        let no_server = || EndpointError::NoServer(shown.to_string());
+        let authority = uri.authority().ok_or_else(no_server)?;
         if authority.as_str().contains('@') {
-            return Err("a URL here must not carry a user name or password".to_owned());
+            return Err(EndpointError::Credentials);
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
-            return Err(format!("`{shown}` names no server"));
+            return Err(no_server());
         }
         let port = authority.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
         Ok((Self::new(Server::Address { host: Arc::from(host), port }, encrypted), uri))

@@ -31,12 +31,12 @@ const MAX_TEXT_BYTES: usize = 2048;
 
 impl Problem {
     /// A problem at `path`, its line to be filled in by whoever knows the document.
-    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn new(path: impl Into<String>, message: impl fmt::Display) -> Self {
         Self {
             file: String::new(),
             line: 0,
             path: path.into(),
-            message: message.into(),
+            message: message.to_string(),
             remedy: None,
             more: 0,
             rejects: false,
@@ -96,14 +96,14 @@ pub struct Problems(pub Vec<Problem>);
 
 impl Problems {
     /// A list of one.
-    pub fn one(path: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn one(path: impl Into<String>, message: impl fmt::Display) -> Self {
         let mut problems = Self::default();
         problems.add(path, message);
         problems
     }
 
     /// Adds a problem and hands it back, so that a remedy can follow.
-    pub fn add(&mut self, path: impl Into<String>, message: impl Into<String>) -> &mut Problem {
+    pub fn add(&mut self, path: impl Into<String>, message: impl fmt::Display) -> &mut Problem {
         self.push(Problem::new(path, message))
     }
 

@@ -14,7 +14,7 @@ use gateway_core::config::units::{Millis, Seconds};
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::world::calls::Client;
+use gateway_core::plugin::world::calls::{CallError, Client};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Authenticate, Claim, Family, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
@@ -37,7 +37,7 @@ use crate::credential::place::CredentialLookup;
 use crate::credential::{ExpiryStanding, is_current, now, required_claims, texts};
 use crate::jose::claims::NEVER;
 use crate::jose::{Rules, TokenError};
-use crate::oauth::{ClientMethod, OauthClient};
+use crate::oauth::{ClientMethod, NoRequest, OauthClient};
 use crate::turns::Turns;
 
 /// Settings of `oauth2_introspection`.
@@ -324,7 +324,7 @@ impl Oauth2Introspection {
         token: &str,
         print: Print,
         seat: Seat<'_>,
-    ) -> Result<Result<Arc<Identity>, TokenError>, (Box<Reply>, Option<String>)> {
+    ) -> Result<Result<Arc<Identity>, TokenError>, (Box<Reply>, Option<NoAnswer>)> {
         let turn = self.turns.take().await.map_err(|_| {
             let reply = no_answer("introspection_busy").header(RETRY_AFTER, HeaderValue::from_static("1"));
             (Box::new(reply), None)
@@ -352,17 +352,17 @@ impl Oauth2Introspection {
     }
 
     /// The server's answer, or why there is none that can be used.
-    async fn call(&self, token: &str) -> Result<Map<String, Value>, String> {
+    async fn call(&self, token: &str) -> Result<Map<String, Value>, NoAnswer> {
         let mut fields = vec![("token", token)];
         fields.extend(self.hint.as_deref().map(|hint| ("token_type_hint", hint)));
-        let request = self.oauth.post(&self.server.1, &fields).map_err(|error| error.to_string())?;
-        let response = self.server.0.fetch(request).await.map_err(|error| error.to_string())?;
+        let request = self.oauth.post(&self.server.1, &fields)?;
+        let response = self.server.0.fetch(request).await?;
         if response.status() != StatusCode::OK {
-            return Err(format!("it answers {}", response.status()));
+            return Err(NoAnswer::Status(response.status()));
         }
         let answer = strict_json::object(response.body());
         let answer = answer.filter(|answer| answer.get("active").is_some_and(Value::is_boolean));
-        answer.ok_or_else(|| "its answer is not a JSON object with `active`".to_owned())
+        answer.ok_or(NoAnswer::Content)
     }
 
     /// The caller of an answer, and until when it is one.
@@ -383,6 +383,19 @@ impl Oauth2Introspection {
         }
         Ok((identity, until))
     }
+}
+
+/// Why the introspection server says nothing of a token.
+#[derive(Debug, thiserror::Error)]
+enum NoAnswer {
+    #[error(transparent)]
+    Request(#[from] NoRequest),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("it answers {0}")]
+    Status(StatusCode),
+    #[error("its answer is not a JSON object with `active`")]
+    Content,
 }
 
 /// The refusal while the server can't be asked.

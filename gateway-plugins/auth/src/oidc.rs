@@ -12,6 +12,7 @@
 
 mod build;
 mod cookies;
+mod failure;
 mod login;
 mod logout;
 mod page;
@@ -46,10 +47,12 @@ use crate::credential::headers::ClaimHeaders;
 use crate::credential::{absent, now};
 use crate::privacy::keep_private;
 use cookies::Cookies;
-use provider::{Failure, Provider};
+use failure::Failure;
+use provider::Provider;
 use seal::Seal;
 use session::{
-    Ended, OpenSession, RefreshWait, Refreshed, Refreshes, Session, SessionCache, SessionStanding,
+    Ended, OpenSession, RefreshError, RefreshWait, Refreshed, Refreshes, Session, SessionCache,
+    SessionStanding,
 };
 pub(crate) use settings::Config;
 use visit::BrowserVisit;
@@ -352,7 +355,7 @@ impl Oidc {
                 self.counts.refused.add(1);
                 return Err(self.expired(exchange, &visit).await);
             }
-            Err(why) => return Err(self.unavailable(exchange, &why)),
+            Err(why) => return Err(self.unavailable(exchange, why)),
         };
         let lines = self
             .session_cookies(&visit, &open.session)
@@ -366,7 +369,7 @@ impl Oidc {
         let asked = Instant::now();
         let mut open = old.clone();
         for _ in 0..MAX_REFRESHES_IN_TURN {
-            let refresh = self.join_refresh(&open).ok_or("too many sessions are being refreshed")?;
+            let refresh = self.join_refresh(&open).ok_or(RefreshError::TooMany)?;
             let (ended, refreshed) = refresh.within(self.provider.timeout).await?;
             let Some(newer) = refreshed else { return Ok(None) };
             // What the provider has just given is the best there is, even if it says that it expires at once.
@@ -375,7 +378,7 @@ impl Oidc {
             }
             open = newer;
         }
-        Err("the session was refreshed too often".into())
+        Err(RefreshError::TooOften)
     }
 
     fn join_refresh(&self, old: &Arc<OpenSession>) -> Option<RefreshWait> {
@@ -388,7 +391,7 @@ impl Oidc {
                         count.add(1);
                         Ok(OpenSession::new(session))
                     }
-                    Err(Failure::Unavailable(why)) => Err(why),
+                    Err(Failure::Unavailable(why)) => Err(RefreshError::Provider(why)),
                     Err(Failure::Refused | Failure::Token(_)) => Ok(None),
                 }
             }

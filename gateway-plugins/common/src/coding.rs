@@ -1,6 +1,7 @@
 //! Content codings: gzip, deflate (in requests), Brotli and Zstandard, as streams.
 
 use std::io::{self, Write};
+use std::num::TryFromIntError;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -155,25 +156,38 @@ const HEAD_BYTES: usize = DCZ_MAGIC.len() + 32;
 /// What files begin with that `zstd --train` makes. They are more than bytes that were seen before.
 const TRAINED_MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
+/// Why bytes can't be a dictionary.
+#[derive(Debug, thiserror::Error)]
+pub enum DictionaryError {
+    /// There are none.
+    #[error("it is empty")]
+    Empty,
+    /// They are what `zstd --train` makes.
+    #[error("it is a trained dictionary of Zstandard; clients take raw ones only")]
+    Trained,
+    /// Zstandard has no such level.
+    #[error(transparent)]
+    Level(#[from] TryFromIntError),
+}
+
 impl Prepared {
     /// Prepares these bytes, of which `hash` is the SHA-256.
     ///
     /// # Errors
     /// Why they can't be a dictionary.
-    pub fn new(bytes: &[u8], hash: &[u8; 32], level: u32) -> Result<Self, String> {
+    pub fn new(bytes: &[u8], hash: &[u8; 32], level: u32) -> Result<Self, DictionaryError> {
         if bytes.is_empty() {
-            return Err("it is empty".to_owned());
+            return Err(DictionaryError::Empty);
         }
         if bytes.starts_with(&TRAINED_MAGIC) {
-            return Err("it is a trained dictionary of Zstandard; clients take raw ones only".to_owned());
+            return Err(DictionaryError::Trained);
         }
         let mut head = [0; HEAD_BYTES];
         head[..DCZ_MAGIC.len()].copy_from_slice(&DCZ_MAGIC);
         head[DCZ_MAGIC.len()..].copy_from_slice(hash);
         // A dictionary can be referred to until a window of output has passed, and its like is about as large as it is.
         let window = (bytes.len().next_power_of_two().ilog2() + 1).clamp(WINDOW, MAX_WINDOW);
-        let digested =
-            zstd::dict::EncoderDictionary::copy(bytes, i32::try_from(level).map_err(|e| e.to_string())?);
+        let digested = zstd::dict::EncoderDictionary::copy(bytes, i32::try_from(level)?);
         Ok(Self { level, digested, window, head })
     }
 }

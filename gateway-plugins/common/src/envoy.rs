@@ -94,6 +94,17 @@ pub struct RequestLine {
     pub status: Option<StatusCode>,
 }
 
+/// Why a change of header fields can't be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MutationError {
+    /// The name or the value of this field.
+    #[error("the other server sets `{0}` to what can't be written")]
+    Unwritable(String),
+    /// More fields than a message may have.
+    #[error("the other server adds too many header fields")]
+    TooManyFields,
+}
+
 /// Keeps the fields that another server decides about out of what may come behind the body.
 pub fn withhold_trailers(mutation: &HeaderMutation, body: &mut Body) {
     let set = mutation.set_headers.iter().filter_map(|option| option.header.as_ref()).map(|field| &field.key);
@@ -107,13 +118,13 @@ pub fn withhold_trailers(mutation: &HeaderMutation, body: &mut Body) {
 ///
 /// # Errors
 /// A name or value that can't be written, or too many fields.
-pub fn apply(mutation: &HeaderMutation, headers: &mut Fields) -> Result<RequestLine, String> {
+pub fn apply(mutation: &HeaderMutation, headers: &mut Fields) -> Result<RequestLine, MutationError> {
     let mut line = RequestLine::default();
     let mut fields = Vec::with_capacity(mutation.set_headers.len());
     for option in &mutation.set_headers {
         let Some(field) = &option.header else { continue };
         let value = if field.raw_value.is_empty() { field.value.as_bytes() } else { &field.raw_value };
-        let bad = || format!("the other server sets `{}` to what can't be written", field.key);
+        let bad = || MutationError::Unwritable(field.key.clone());
         match field.key.as_str() {
             ":path" => line.path = Some(path(value).ok_or_else(bad)?),
             ":status" => {
@@ -143,7 +154,7 @@ pub fn apply(mutation: &HeaderMutation, headers: &mut Fields) -> Result<RequestL
         write(headers, name, value, option);
         if let Some(before) = before.as_ref().filter(|_| headers.len() > MAX_FIELDS) {
             headers.clone_from(before);
-            return Err("the other server adds too many header fields".to_owned());
+            return Err(MutationError::TooManyFields);
         }
     }
     Ok(line)

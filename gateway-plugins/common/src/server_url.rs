@@ -1,20 +1,32 @@
 //! Clients for servers that a setting names by a URL.
 
+use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::calls::{Client, Endpoint};
+use gateway_core::plugin::world::calls::{Client, Endpoint, EndpointError};
 use http::Uri;
+
+/// Why there is no client for a URL.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerUrlError {
+    /// The URL.
+    #[error(transparent)]
+    Url(#[from] EndpointError),
+    /// The endpoint, such as its certificates.
+    #[error("{}", .0.messages())]
+    Client(Problems),
+}
 
 /// A client for the server of a URL, and the URL.
 ///
 /// # Errors
-/// What is wrong with it, in a sentence.
+/// What is wrong with it.
 pub fn client(
     world: &World,
     url: &str,
     adjust: impl FnOnce(Endpoint) -> Endpoint,
-) -> Result<(Client, Uri), String> {
+) -> Result<(Client, Uri), ServerUrlError> {
     let (endpoint, uri) = Endpoint::of_url(url)?;
-    let client = world.client(adjust(endpoint)).map_err(|problems| problems.messages())?;
+    let client = world.client(adjust(endpoint)).map_err(ServerUrlError::Client)?;
     Ok((client, uri))
 }
 
@@ -26,8 +38,8 @@ pub fn own_client(
     world: &World,
     url: &str,
     adjust: impl FnOnce(Endpoint) -> Endpoint,
-) -> Result<(Client, Uri), String> {
+) -> Result<(Client, Uri), ServerUrlError> {
     let (endpoint, uri) = Endpoint::of_url(url)?;
-    let client = world.own_client(adjust(endpoint)).map_err(|problems| problems.messages())?;
+    let client = world.own_client(adjust(endpoint)).map_err(ServerUrlError::Client)?;
     Ok((client, uri))
 }

@@ -1,12 +1,12 @@
 //! Files that a plugin reads when it is built, and again whenever they change.
 
-use std::fmt::Display;
-use std::path::PathBuf;
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
@@ -48,7 +48,18 @@ pub struct Watched<T> {
 }
 
 /// Adds what a file has.
-type Merge<T> = Box<dyn Fn(&mut T, &[u8]) -> Result<(), String> + Send + Sync>;
+type Merge<T> = Box<dyn Fn(&mut T, &[u8]) -> Result<(), MergeError> + Send + Sync>;
+/// What a plugin says of a file that it can't use.
+type MergeError = Box<dyn Error + Send + Sync>;
+
+/// Why a file can't be used.
+#[derive(Debug, thiserror::Error)]
+enum FileError {
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+}
 
 /// What was read, and how old the files were.
 struct Read<T> {
@@ -62,14 +73,14 @@ impl<T: Default + Send + Sync + 'static> Watched<T> {
     ///
     /// # Errors
     /// Every file that can't be used.
-    pub fn new<E: Display>(
+    pub fn new<E: Error + Send + Sync + 'static>(
         world: &World,
         place: &str,
         paths: Vec<PathBuf>,
         max_bytes: u64,
         merge: impl Fn(&mut T, &[u8]) -> Result<(), E> + Send + Sync + 'static,
     ) -> Result<Self, Problems> {
-        let merge = move |to: &mut T, bytes: &[u8]| merge(to, bytes).map_err(|error| error.to_string());
+        let merge = move |to: &mut T, bytes: &[u8]| merge(to, bytes).map_err(MergeError::from);
         let (world, merge) = (world.clone(), Box::new(merge));
         let first = Read { value: Arc::new(T::default()), modified: Vec::new() };
         let files = Self { world, paths, max_bytes, merge, now: ArcSwap::from_pointee(first) };
@@ -94,12 +105,17 @@ impl<T: Default + Send + Sync + 'static> Watched<T> {
         for (n, path) in self.paths.iter().enumerate() {
             // Asked before it is read: a change while it is read is seen the next time.
             modified.push(self.world.files().modified(path).unwrap_or(0));
-            let bytes = self.world.settings_file(path, self.max_bytes).map_err(|error| error.to_string());
-            if let Err(why) = bytes.and_then(|bytes: Bytes| (self.merge)(&mut value, &bytes)) {
+            if let Err(why) = self.add(path, &mut value) {
                 problems.add(format!("{place}[{n}]"), format!("{} can't be used: {why}", path.display()));
             }
         }
         problems.into_result(Read { value: Arc::new(value), modified })
+    }
+
+    /// Adds what one file has.
+    fn add(&self, path: &Path, value: &mut T) -> Result<(), FileError> {
+        let bytes = self.world.settings_file(path, self.max_bytes)?;
+        Ok((self.merge)(value, &bytes)?)
     }
 
     /// Looks at the files now and then, for as long as the plugin is in use, and reads them when one has changed.

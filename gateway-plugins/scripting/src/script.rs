@@ -16,6 +16,8 @@ mod settings;
 mod tools;
 mod view;
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,13 +106,16 @@ impl Plugin for Script {
             fields: std::mem::take(&mut rules.record_fields).into(),
             upstreams: std::mem::take(&mut rules.upstreams).into(),
         };
-        let (place, loaded) = match &rules.source {
-            Source::Inline(source) => ("config.source", load(&parts, &rules, source, 0)),
-            Source::File(path, _) => ("config.path", read(&parts, &rules, world, path)),
+        let loaded = match &rules.source {
+            Source::Inline(source) => {
+                load(&parts, &rules, source, 0).map_err(|error| Problems::one("config.source", error))
+            }
+            Source::File(path, _) => {
+                read(&parts, &rules, world, path).map_err(|error| Problems::one("config.path", error))
+            }
         };
-        let loaded = loaded.map_err(|message| Problems::one(place, message))?;
         Ok(Self {
-            program: ArcSwap::from_pointee(loaded),
+            program: ArcSwap::from_pointee(loaded?),
             parts,
             turns: Semaphore::new(rules.max_concurrent_calls),
             counts: Counts { passed: count("passed"), replied: count("replied"), failed: count("failed") },
@@ -146,23 +151,43 @@ impl Plugin for Script {
     }
 }
 
-fn load(parts: &Parts, rules: &Rules, source: &str, modified: u128) -> Result<Loaded, String> {
+/// Why a script can't be loaded.
+#[derive(Debug, thiserror::Error)]
+enum ScriptLoadError {
+    #[error(transparent)]
+    Script(#[from] ScriptFault),
+    /// One that names `curry`: the engine only says that it expects something else in its place.
+    #[error("{0} (`curry` can't be called: closures capture what they need)")]
+    Curry(#[source] ScriptFault),
+}
+
+/// Why the file of a script can't be used.
+#[derive(Debug, thiserror::Error)]
+enum ScriptFileError {
+    #[error("{} can't be read: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("{} is not UTF-8", .0.display())]
+    NotUtf8(PathBuf),
+    #[error("{}: {error}", .path.display())]
+    Script { path: PathBuf, error: ScriptLoadError },
+}
+
+fn load(parts: &Parts, rules: &Rules, source: &str, modified: u128) -> Result<Loaded, ScriptLoadError> {
     let program = Program::compile(source, &rules.settings, &rules.limits, parts.clone());
     program.map(|program| Loaded { program, modified }).map_err(|fault| match source.contains("curry") {
-        // The engine only says that it expects something else in its place.
-        true => format!("{fault} (`curry` can't be called: closures capture what they need)"),
-        false => fault.to_string(),
+        true => ScriptLoadError::Curry(fault),
+        false => ScriptLoadError::Script(fault),
     })
 }
 
-fn read(parts: &Parts, rules: &Rules, world: &World, path: &std::path::Path) -> Result<Loaded, String> {
+fn read(parts: &Parts, rules: &Rules, world: &World, path: &Path) -> Result<Loaded, ScriptFileError> {
     // Asked before it is read: a change while it is read is seen the next time.
     let modified = world.files().modified(path).unwrap_or(0);
-    let shown = path.display();
-    let bytes =
-        world.settings_file(path, MAX_SOURCE).map_err(|error| format!("{shown} can't be read: {error}"))?;
-    let source = std::str::from_utf8(&bytes).map_err(|_| format!("{shown} is not UTF-8"))?;
-    load(parts, rules, source, modified).map_err(|fault| format!("{shown}: {fault}"))
+    let unread = |error| ScriptFileError::File { path: path.to_owned(), error };
+    let bytes = world.settings_file(path, MAX_SOURCE).map_err(unread)?;
+    let source = std::str::from_utf8(&bytes).map_err(|_| ScriptFileError::NotUtf8(path.to_owned()))?;
+    load(parts, rules, source, modified)
+        .map_err(|error| ScriptFileError::Script { path: path.to_owned(), error })
 }
 
 impl OnRequest for Script {
@@ -270,7 +295,7 @@ impl Script {
     }
 
     /// Compiles the file again when it has changed.
-    fn refresh(&self) -> Result<(), String> {
+    fn refresh(&self) -> Result<(), ScriptFileError> {
         let Source::File(path, _) = &self.rules.source else { return Ok(()) };
         if self.world.files().modified(path).unwrap_or(0) == self.program.load().modified {
             return Ok(());

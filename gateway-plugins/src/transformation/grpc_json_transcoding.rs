@@ -268,7 +268,7 @@ impl GrpcJsonTranscoding {
         let message = match read {
             Ok(message) => message,
             Err(why) => {
-                let status = Status::new(3, why);
+                let status = Status::new(3, why.to_string());
                 return Verdict::Reply(Box::new(refusal(&status, status.http())));
             }
         };

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bits;
-use crate::filter::Filter;
+use crate::filter::{Filter, FilterError};
 use crate::operator::Operator;
 use crate::pattern::literals::Needs;
 use crate::problem::{Problem, Problems, RuleLocation, Severity};
 use crate::rules::{
     Decision, Flow, Node, PhaseRules, Rule, RuleCondition, Ruleset, Summary, Target, Test, TxSlots,
 };
+use crate::seclang::IdRange;
 use crate::transform::Transform;
 use crate::values::Values;
 use crate::variable::Variable;
@@ -48,9 +49,18 @@ pub struct Sources {
     /// Variables of TX that are set whatever the set-up says, such as `detection_paranoia_level`.
     pub variables: Vec<(String, String)>,
     /// Rules that are left out, by id.
-    pub removed_ids: Vec<(u64, u64)>,
+    pub removed_ids: Vec<IdRange>,
     /// Rules that are left out, by tag (a regular expression).
     pub removed_tags: Vec<String>,
+}
+
+/// The rules of two phases, before what refers to other rules is known.
+struct UnfinishedHalf {
+    rules: Vec<Rule>,
+    /// The first rule of the second of them.
+    second: usize,
+    /// What a value must contain to match the head of each rule.
+    needs: Vec<Needs>,
 }
 
 /// What is made while rules are compiled.
@@ -100,7 +110,7 @@ impl Builder<'_> {
     }
 
     /// The rules of two phases, without what refers to other rules.
-    fn half(&mut self, drafts: &[Draft], first: u8) -> (Vec<Rule>, usize, Vec<Needs>) {
+    fn half(&mut self, drafts: &[Draft], first: u8) -> UnfinishedHalf {
         let mut ordered: Vec<&Draft> = drafts.iter().collect();
         ordered.sort_by_key(|draft| (draft.phase, draft.position));
         let second = ordered.iter().filter(|draft| draft.phase == first).count();
@@ -130,7 +140,7 @@ impl Builder<'_> {
             });
         }
         drop_captures(&mut rules);
-        (rules, second, needs)
+        UnfinishedHalf { rules, second, needs }
     }
 }
 
@@ -167,7 +177,8 @@ fn asks_values(head: &RuleCondition) -> bool {
 }
 
 /// Builds what finds the rules that a request could match.
-fn finish_half(rules: Vec<Rule>, second: usize, needs: Vec<Needs>) -> Result<PhaseRules, String> {
+fn finish_half(half: UnfinishedHalf) -> Result<PhaseRules, FilterError> {
+    let UnfinishedHalf { rules, second, needs } = half;
     let width = bits::words(rules.len());
     let empty = || vec![0u64; width].into_boxed_slice();
     let (mut always, mut asked, mut filtered, mut plain) = (empty(), empty(), empty(), empty());
@@ -250,15 +261,15 @@ impl Builder<'_> {
     /// Puts both halves together, and has rules refer to others.
     fn resolve_tail(
         mut self,
-        halves: [(Vec<Rule>, usize, Vec<Needs>); 2],
+        halves: [UnfinishedHalf; 2],
         drafts: [Vec<Draft>; 2],
         initial: &HashMap<String, Vec<u8>>,
         written: usize,
     ) -> Result<(Ruleset, Vec<Problem>), Vec<Problem>> {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let [mut request, mut response] = halves;
-        let active = request.0.len() + response.0.len();
-        self.resolve_controls(&mut request.0, &mut response.0, &drafts);
+        let active = request.rules.len() + response.rules.len();
+        self.resolve_controls(&mut request.rules, &mut response.rules, &drafts);
         let nowhere = RuleLocation { file: Arc::from("rules"), line: 0 };
         if active > MAX_RULES {
             self.problems.error(&nowhere, format!("there are {active} rules; {MAX_RULES} are allowed"));
@@ -269,9 +280,7 @@ impl Builder<'_> {
                 self.slots.begin_with(*slot, value);
             }
         }
-        let mut finish = |(rules, second, needs)| {
-            finish_half(rules, second, needs).map_err(|message| self.problems.error(&nowhere, message)).ok()
-        };
+        let mut finish = |half| finish_half(half).map_err(|error| self.problems.error(&nowhere, error)).ok();
         let halves = (finish(request), finish(response));
         let problems = self.problems.0;
         let (Some(mut request), Some(mut response)) = halves else { return Err(problems) };

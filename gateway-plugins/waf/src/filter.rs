@@ -18,15 +18,24 @@ pub(crate) struct Filter {
     needed: ByteSet,
 }
 
+/// Why there is no filter for rules.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilterError {
+    #[error("there are too many rules")]
+    TooManyRules,
+    #[error("the rules' literals can't be used: {0}")]
+    Literals(#[source] aho_corasick::BuildError),
+}
+
 impl Filter {
     /// A filter for these rules: for each, its bit and what it needs.
-    pub(crate) fn new(rules: &[(usize, Needs)], width: usize) -> Result<Self, String> {
+    pub(crate) fn new(rules: &[(usize, Needs)], width: usize) -> Result<Self, FilterError> {
         let mut owners: HashMap<Vec<u8>, Vec<u16>> = HashMap::new();
         let mut bytes: Vec<Option<Box<[u64]>>> = (0..256).map(|_| None).collect();
         let mut needed = ByteSet::default();
         for (rule, needs) in rules {
             let Needs::OneOf(literals, one_of) = needs else { continue };
-            let bit = u16::try_from(*rule).map_err(|_| "there are too many rules".to_owned())?;
+            let bit = u16::try_from(*rule).map_err(|_| FilterError::TooManyRules)?;
             for literal in literals {
                 owners.entry(literal.clone()).or_default().push(bit);
             }
@@ -46,7 +55,7 @@ impl Filter {
                     .match_kind(MatchKind::Standard)
                     .kind(Some(AhoCorasickKind::ContiguousNFA))
                     .build(&literals)
-                    .map_err(|error| format!("the rules' literals can't be used: {error}"))?,
+                    .map_err(FilterError::Literals)?,
             ),
         };
         Ok(Self { literals: automaton, owners, bytes, needed })

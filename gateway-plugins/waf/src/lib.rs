@@ -59,12 +59,14 @@ mod values;
 mod variable;
 
 pub use body::Processor;
-pub use compile::tail::{Exclusion, ExclusionSpec};
+pub use compile::tail::{Exclusion, ExclusionError, ExclusionSpec};
 pub use compile::{MAX_RULES, RuleFile, Sources, compile};
 pub use engine::{Buffers, Denial, Match, Report, Transaction};
 pub use limits::Limits;
+pub use pattern::PatternError;
 pub use problem::{Problem, RuleLocation, Severity};
 pub use request::{RequestHead, ResponseHead};
 pub use rules::{Ruleset, Summary};
-pub use seclang::range as id_range;
+pub use seclang::IdRange;
+pub use seclang::targets::TargetError;
 pub use transform::Transform;

@@ -7,7 +7,7 @@ use regex::bytes::Regex;
 
 use crate::bytes::{ByteSet, number};
 use crate::pattern::literals::{Needs, of_words};
-use crate::pattern::{self};
+use crate::pattern::{self, PatternError};
 use crate::transform;
 
 /// An operator with its argument, ready to use.
@@ -100,53 +100,68 @@ pub(crate) struct Captured {
     pub(crate) spans: Vec<Option<(usize, usize)>>,
 }
 
+/// Why an operator can't use its argument.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArgumentError {
+    #[error("there are no words to look for")]
+    NoWords,
+    #[error("the words can't be used: {0}")]
+    Words(#[source] aho_corasick::BuildError),
+    #[error("`{0}` is not a range of bytes such as `32-126`")]
+    ByteRange(String),
+    #[error("`{0}` is not an address or network")]
+    Address(String),
+    #[error("there are no addresses")]
+    NoAddresses,
+}
+
 /// What `libinjection` knows of since 2023 and the crate does not yet.
 const INTO_FILE: &str = r"(?i)\binto(?:\s|/\*(?:[^*]|\*[^/])*\*/)+(?:out|dump)file\b";
 
 impl Operator {
-    pub(crate) fn sqli() -> Result<Self, String> {
+    pub(crate) fn sqli() -> Result<Self, PatternError> {
         pattern::compile(INTO_FILE).map(|it| Self::Sqli(it.regex))
     }
 
     /// `@pm` words.
-    pub(crate) fn words(words: &[Vec<u8>]) -> Result<Self, String> {
+    pub(crate) fn words(words: &[Vec<u8>]) -> Result<Self, ArgumentError> {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).filter(|word| !word.is_empty()).collect();
         if words.is_empty() {
-            return Err("there are no words to look for".into());
+            return Err(ArgumentError::NoWords);
         }
         AhoCorasickBuilder::new()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::LeftmostLongest)
             .build(words)
             .map(Self::Words)
-            .map_err(|error| format!("the words can't be used: {error}"))
+            .map_err(ArgumentError::Words)
     }
 
     /// `1-255,9`.
-    pub(crate) fn byte_range(argument: &str) -> Result<Self, String> {
+    pub(crate) fn byte_range(argument: &str) -> Result<Self, ArgumentError> {
         let mut allowed = ByteSet::default();
         for part in argument.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (from, to) = part.split_once('-').unwrap_or((part, part));
             match (from.trim().parse::<u8>(), to.trim().parse::<u8>()) {
                 (Ok(from), Ok(to)) if from <= to => allowed = allowed.with(ByteSet::range(from, to)),
-                _ => return Err(format!("`{part}` is not a range of bytes such as `32-126`")),
+                _ => return Err(ArgumentError::ByteRange(part.to_owned())),
             }
         }
         Ok(Self::Bytes(allowed))
     }
 
     /// `127.0.0.1,10.0.0.0/8`.
-    pub(crate) fn addresses(argument: &str) -> Result<Self, String> {
+    pub(crate) fn addresses(argument: &str) -> Result<Self, ArgumentError> {
         let parts = argument.split(',').map(str::trim).filter(|part| !part.is_empty());
-        let nets: Result<Vec<IpNet>, String> = parts
+        let nets: Result<Vec<IpNet>, ArgumentError> = parts
             .map(|part| {
                 let net =
                     part.parse().or_else(|_| part.parse().map(|address: std::net::IpAddr| address.into()));
-                net.map_err(|_| format!("`{part}` is not an address or network"))
+                net.map_err(|_| ArgumentError::Address(part.to_owned()))
             })
             .collect();
         match nets?.as_slice() {
-            [] => Err("there are no addresses".into()),
+            [] => Err(ArgumentError::NoAddresses),
             nets => Ok(Self::Addresses(nets.to_vec())),
         }
     }

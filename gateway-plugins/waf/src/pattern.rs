@@ -14,7 +14,7 @@ pub(crate) struct Pattern {
 }
 
 /// Compiles a pattern. It sees bytes, `.` matches line ends, `^` and `$` are the value's ends.
-pub(crate) fn compile(pattern: &str) -> Result<Pattern, String> {
+pub(crate) fn compile(pattern: &str) -> Result<Pattern, PatternError> {
     let text = rewritten(pattern);
     let regex = RegexBuilder::new(&text)
         .unicode(false)
@@ -23,10 +23,21 @@ pub(crate) fn compile(pattern: &str) -> Result<Pattern, String> {
         .dfa_size_limit(SIZE_LIMIT)
         .build()
         .map_err(|error| match error {
-            regex::Error::CompiledTooBig(limit) => format!("the pattern takes more than {limit} bytes"),
-            other => format!("the pattern can't be used: {}", last_line(&other.to_string())),
+            regex::Error::CompiledTooBig(limit) => PatternError::TooLarge(limit),
+            other => PatternError::Unusable(other),
         })?;
     Ok(Pattern { regex, needs: literals::needs(&text) })
+}
+
+/// Why a pattern can't be compiled.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PatternError {
+    /// It needs more memory than this many bytes.
+    #[error("the pattern takes more than {0} bytes")]
+    TooLarge(usize),
+    /// Its syntax is wrong, or it needs more than linear time.
+    #[error("the pattern can't be used: {}", last_line(&.0.to_string()))]
+    Unusable(#[source] regex::Error),
 }
 
 /// The reason, without the drawing that points at it.

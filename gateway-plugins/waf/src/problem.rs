@@ -53,11 +53,15 @@ impl fmt::Display for Problem {
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 
 impl Problems {
-    pub(crate) fn error(&mut self, place: &RuleLocation, message: impl Into<String>) {
-        self.0.push(Problem { place: place.clone(), severity: Severity::Error, message: message.into() });
+    pub(crate) fn error(&mut self, place: &RuleLocation, message: impl fmt::Display) {
+        self.0.push(Problem {
+            place: place.clone(),
+            severity: Severity::Error,
+            message: message.to_string(),
+        });
     }
 
-    pub(crate) fn note(&mut self, place: &RuleLocation, message: impl Into<String>) {
-        self.0.push(Problem { place: place.clone(), severity: Severity::Note, message: message.into() });
+    pub(crate) fn note(&mut self, place: &RuleLocation, message: impl fmt::Display) {
+        self.0.push(Problem { place: place.clone(), severity: Severity::Note, message: message.to_string() });
     }
 }

@@ -11,18 +11,38 @@ use crate::problem::{Problems, RuleLocation};
 use actions::Actions;
 use targets::TargetSource;
 
+/// Ids of rules, from the first to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdRange {
+    first: u64,
+    last: u64,
+}
+
+impl IdRange {
+    /// Reads `941100` or `941100-941199`.
+    pub fn read(text: &str) -> Option<Self> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first <= last).then_some(Self { first, last })
+    }
+
+    pub(crate) fn has(self, id: u64) -> bool {
+        (self.first..=self.last).contains(&id)
+    }
+}
+
 /// One directive of the rule files.
 #[derive(Debug, Clone)]
 pub(crate) enum Directive {
     Rule(RuleSource),
     Marker(String),
     DefaultAction(RuleLocation, Actions),
-    RemoveById(Vec<(u64, u64)>),
+    RemoveById(Vec<IdRange>),
     RemoveByTag(String),
     RemoveByMsg(String),
-    UpdateTargetById(Vec<(u64, u64)>, Vec<TargetSource>),
+    UpdateTargetById(Vec<IdRange>, Vec<TargetSource>),
     UpdateTargetByTag(RuleLocation, String, Vec<TargetSource>),
-    UpdateActionById(RuleLocation, Vec<(u64, u64)>, Actions),
+    UpdateActionById(RuleLocation, Vec<IdRange>, Actions),
 }
 
 /// `SecRule`, or `SecAction` where it has no targets.
@@ -95,8 +115,8 @@ pub(crate) fn parse(name: &str, text: &str, problems: &mut Problems) -> Vec<Dire
         let place = RuleLocation { file: file.clone(), line: line.number };
         let words = match lines::words(&line.text) {
             Ok(words) => words,
-            Err(message) => {
-                problems.error(&place, message);
+            Err(error) => {
+                problems.error(&place, error);
                 continue;
             }
         };
@@ -208,8 +228,8 @@ fn operator(text: &str) -> OperatorSource {
 fn parse_targets(place: &RuleLocation, text: &str, problems: &mut Problems) -> Option<Vec<TargetSource>> {
     match targets::parse(text) {
         Ok(targets) => Some(targets),
-        Err(message) => {
-            problems.error(place, message);
+        Err(error) => {
+            problems.error(place, error);
             None
         }
     }
@@ -218,19 +238,19 @@ fn parse_targets(place: &RuleLocation, text: &str, problems: &mut Problems) -> O
 fn parse_actions(place: &RuleLocation, text: &str, problems: &mut Problems) -> Option<Actions> {
     match actions::parse(text) {
         Ok(actions) => Some(actions),
-        Err(messages) => {
-            for message in messages {
-                problems.error(place, message);
+        Err(errors) => {
+            for error in errors {
+                problems.error(place, error);
             }
             None
         }
     }
 }
 
-fn ranges(place: &RuleLocation, words: &[String], problems: &mut Problems) -> Option<Vec<(u64, u64)>> {
+fn ranges(place: &RuleLocation, words: &[String], problems: &mut Problems) -> Option<Vec<IdRange>> {
     let mut found = Vec::new();
     for word in words.iter().flat_map(|word| word.split([' ', ','])).filter(|word| !word.is_empty()) {
-        match range(word) {
+        match IdRange::read(word) {
             Some(range) => found.push(range),
             None => {
                 problems.error(place, format!("`{word}` is not a rule id or a range of ids such as `1-9`"));
@@ -239,11 +259,4 @@ fn ranges(place: &RuleLocation, words: &[String], problems: &mut Problems) -> Op
         }
     }
     Some(found)
-}
-
-/// The first and last id of `941100` or `941100-941199`.
-pub fn range(word: &str) -> Option<(u64, u64)> {
-    let (from, to) = word.split_once('-').unwrap_or((word, word));
-    let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-    (from <= to).then_some((from, to))
 }

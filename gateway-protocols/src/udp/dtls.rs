@@ -263,10 +263,10 @@ pub(super) fn client(rules: &BackendTls, now: Instant) -> Result<Dtls, ClientTls
         // Shown only to targets that insist on one; the engine wants something to show.
         None => throwaway().ok_or_else(|| unusable(&"no certificate could be made"))?,
     };
-    static CONFIG: LazyLock<Result<Arc<Config>, String>> = LazyLock::new(|| {
+    static CONFIG: LazyLock<Result<Arc<Config>, dimpl::Error>> = LazyLock::new(|| {
         let config = Config::builder().with_crypto_provider(cookie::provider()).mtu(MTU);
         let config = config.flight_retries(RETRIES).handshake_timeout(HANDSHAKE).build();
-        config.map(Arc::new).map_err(|error| error.to_string())
+        config.map(Arc::new)
     });
     let config = CONFIG.as_ref().map_err(|error| unusable(error))?;
     let mut engine = Dtls::new_auto(config.clone(), certificate, now);

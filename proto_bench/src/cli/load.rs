@@ -214,56 +214,93 @@ impl LoadArgs {
     }
 }
 
+/// Why a text is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    #[error("`{0}` is no duration; write 10s or 500ms")]
+    Number(String),
+    #[error("unknown unit `{0}`; write ms, s, m or h")]
+    Unit(String),
+    #[error("`{0}` is out of range")]
+    Range(String),
+}
+
+/// Why a text is no header field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum HeaderError {
+    #[error("`{0}` has no colon")]
+    NoColon(String),
+    #[error("`{0}` is not a valid header name")]
+    Name(String),
+    #[error("control characters in a header value")]
+    Value,
+}
+
+/// Why a file is no content of requests or answers.
+#[derive(Debug, thiserror::Error)]
+enum ContentFileError {
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    #[error("bodies end at 64 MiB")]
+    TooLarge,
+}
+
+/// Why a text is no size of payloads.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum SizeError {
+    #[error("`{0}` is no size; write 64, 16k or 1m")]
+    Number(String),
+    #[error("payloads end at 64m")]
+    TooLarge,
+}
+
 /// Reads `10`, `10s`, `500ms`, `2m` or `1h`.
 ///
 /// # Errors
 /// Anything else.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text.strip_prefix(digits).unwrap_or_default();
-    let number: f64 = digits.parse().map_err(|_| format!("`{text}` is no duration; write 10s or 500ms"))?;
+    let number: f64 = digits.parse().map_err(|_| DurationError::Number(text.to_owned()))?;
     let seconds = match unit {
         "ms" => number / 1e3,
         "" | "s" => number,
         "m" => number * 60.0,
         "h" => number * 3600.0,
-        _ => return Err(format!("unknown unit `{unit}`; write ms, s, m or h")),
+        _ => return Err(DurationError::Unit(unit.to_owned())),
     };
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("`{text}` is out of range"))
+    Duration::try_from_secs_f64(seconds).map_err(|_| DurationError::Range(text.to_owned()))
 }
 
-fn parse_header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or_else(|| format!("`{text}` has no colon"))?;
+fn parse_header(text: &str) -> Result<(String, String), HeaderError> {
+    let (name, value) = text.split_once(':').ok_or_else(|| HeaderError::NoColon(text.to_owned()))?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
-        return Err(format!("`{name}` is not a valid header name"));
+        return Err(HeaderError::Name(name.to_owned()));
     }
     let value = value.trim();
     if value.bytes().any(|byte| byte < 32 && byte != 9) {
-        return Err("control characters in a header value".to_owned());
+        return Err(HeaderError::Value);
     }
     Ok((name.to_ascii_lowercase(), value.to_owned()))
 }
 
-fn read_content(path: &str) -> Result<Bytes, String> {
-    let content = std::fs::read(path).map_err(|error| error.to_string())?;
+fn read_content(path: &str) -> Result<Bytes, ContentFileError> {
+    let content = std::fs::read(path)?;
     if content.len() > LARGEST_PAYLOAD {
-        return Err("bodies end at 64 MiB".to_owned());
+        return Err(ContentFileError::TooLarge);
     }
     Ok(content.into())
 }
 
-fn payload_size(text: &str) -> Result<usize, String> {
+fn payload_size(text: &str) -> Result<usize, SizeError> {
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (text.trim_end_matches(['k', 'K']), 1024),
         Some(b'm' | b'M') => (text.trim_end_matches(['m', 'M']), 1024 * 1024),
         _ => (text, 1),
     };
-    let number: usize = digits.parse().map_err(|_| format!("`{text}` is no size; write 64, 16k or 1m"))?;
-    number
-        .checked_mul(factor)
-        .filter(|size| *size <= LARGEST_PAYLOAD)
-        .ok_or_else(|| "payloads end at 64m".to_owned())
+    let number: usize = digits.parse().map_err(|_| SizeError::Number(text.to_owned()))?;
+    number.checked_mul(factor).filter(|size| *size <= LARGEST_PAYLOAD).ok_or(SizeError::TooLarge)
 }
 
 #[cfg(test)]

@@ -90,8 +90,17 @@ fn summary(args: &Args, outcome: &BulkOutcome) -> String {
     text
 }
 
+/// Why a text is no rate.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+enum RateError {
+    #[error("`{0}` is no rate; write 100M or 2.5G")]
+    Number(String),
+    #[error("write 1K to 1000G")]
+    Range,
+}
+
 /// Reads a rate in bits: a number with K, M or G behind it.
-fn parse_rate(text: &str) -> Result<f64, String> {
+fn parse_rate(text: &str) -> Result<f64, RateError> {
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (text.len() - 1, 1e3),
         Some(b'm' | b'M') => (text.len() - 1, 1e6),
@@ -101,9 +110,9 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     let number: f64 = text
         .get(..digits)
         .and_then(|digits| digits.parse().ok())
-        .ok_or_else(|| format!("`{text}` is no rate; write 100M or 2.5G"))?;
+        .ok_or_else(|| RateError::Number(text.to_owned()))?;
     let rate = number * factor;
-    if (1e3..=1e12).contains(&rate) { Ok(rate) } else { Err("write 1K to 1000G".to_owned()) }
+    if (1e3..=1e12).contains(&rate) { Ok(rate) } else { Err(RateError::Range) }
 }
 
 #[cfg(test)]

@@ -303,8 +303,17 @@ fn missing(kind: Program) -> String {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 =
-        text.trim_end_matches('s').parse().map_err(|_| format!("`{text}` is no number of seconds"))?;
-    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("write 0.1 to 3600".to_owned()) }
+/// Why a text is no time that a row may take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum SecondsError {
+    #[error("`{0}` is no number of seconds")]
+    Number(String),
+    #[error("write 0.1 to 3600")]
+    Range,
+}
+
+fn seconds(text: &str) -> Result<f64, SecondsError> {
+    let number = text.trim_end_matches('s').parse();
+    let seconds: f64 = number.map_err(|_| SecondsError::Number(text.to_owned()))?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err(SecondsError::Range) }
 }

@@ -137,9 +137,18 @@ fn conclude(limit: Duration, most: f64, plan: &Plan, known: &Known, document: &m
     document.rows.push(found);
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    let share: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    if (0.001..=0.5).contains(&share) { Ok(share) } else { Err("write 0.001 to 0.5".to_owned()) }
+/// Why a text is no share.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum ShareError {
+    #[error("`{0}` is no number")]
+    Number(String),
+    #[error("write 0.001 to 0.5")]
+    Range,
+}
+
+fn share(text: &str) -> Result<f64, ShareError> {
+    let share: f64 = text.parse().map_err(|_| ShareError::Number(text.to_owned()))?;
+    if (0.001..=0.5).contains(&share) { Ok(share) } else { Err(ShareError::Range) }
 }
 
 #[cfg(test)]

@@ -48,8 +48,13 @@ pub fn targets(arguments: &[String], file: Option<&Path>) -> Result<Vec<(Target,
     Ok(all)
 }
 
+/// A line that is no URL with its weight.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}`: write `URL` or `URL WEIGHT`, with a weight of 1 or more")]
+struct BadLine(String);
+
 /// `URL [WEIGHT]`, or nothing in an empty line and a comment.
-fn line_of(line: &str) -> Result<Option<(String, u32)>, String> {
+fn line_of(line: &str) -> Result<Option<(String, u32)>, BadLine> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
@@ -59,7 +64,7 @@ fn line_of(line: &str) -> Result<Option<(String, u32)>, String> {
     let weight = weight.map_or(Ok(1), str::parse::<u32>).ok().filter(|weight| *weight > 0);
     match (weight, more) {
         (Some(weight), None) => Ok(Some((url.to_owned(), weight))),
-        _ => Err(format!("`{line}`: write `URL` or `URL WEIGHT`, with a weight of 1 or more")),
+        _ => Err(BadLine(line.to_owned())),
     }
 }
 

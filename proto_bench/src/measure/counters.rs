@@ -2,6 +2,7 @@
 //! such counters. Many virtual machines have none.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -36,26 +37,40 @@ const CLOCK: &str = "task-clock:u";
 /// How long `perf` may take to write what it has counted.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
+/// Why instructions cannot be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum CountersError {
+    #[error("perf cannot be run ({0})")]
+    Perf(#[source] io::Error),
+    #[error("this machine has no such counters")]
+    Unsupported,
+    /// What `perf` says instead of a count.
+    #[error("perf says `{0}`")]
+    Refused(String),
+    #[error("perf says nothing")]
+    Silent,
+}
+
 /// Whether instructions can be counted here; if not, why.
 ///
 /// # Errors
 /// No `perf`, no counters, or no permission.
-pub fn available() -> Result<(), String> {
+pub fn available() -> Result<(), CountersError> {
     let output = Command::new("perf")
         .args(["stat", "-x", ",", "-e", INSTRUCTIONS, "--", "true"])
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| format!("perf cannot be run ({error})"))?;
+        .map_err(CountersError::Perf)?;
     let text = String::from_utf8_lossy(&output.stderr);
     if figure(&text, INSTRUCTIONS).is_some() {
         return Ok(());
     }
     let line = text.lines().find(|line| line.contains('<')).or_else(|| text.lines().next());
     Err(match line {
-        Some(line) if line.contains("<not supported>") => "this machine has no such counters".to_owned(),
-        Some(line) => format!("perf says `{}`", line.trim()),
-        None => "perf says nothing".to_owned(),
+        Some(line) if line.contains("<not supported>") => CountersError::Unsupported,
+        Some(line) => CountersError::Refused(line.trim().to_owned()),
+        None => CountersError::Silent,
     })
 }
 
@@ -64,7 +79,7 @@ impl Perf {
     ///
     /// # Errors
     /// `perf` cannot be started.
-    pub fn start(pids: &[u32]) -> std::io::Result<Self> {
+    pub fn start(pids: &[u32]) -> io::Result<Self> {
         let file = std::env::temp_dir().join(format!("proto_bench-perf-{:016x}", fastrand::u64(..)));
         let list: Vec<String> = pids.iter().map(u32::to_string).collect();
         let events = [INSTRUCTIONS, INSTRUCTION_MISSES, DATA_MISSES, CLOCK].join(",");
@@ -126,23 +141,32 @@ fn figure(text: &str, event: &str) -> Option<f64> {
     })
 }
 
+/// Why there are no counts of callgrind.
+#[derive(Debug, thiserror::Error)]
+pub enum TotalsError {
+    #[error(transparent)]
+    File(#[from] io::Error),
+    #[error("callgrind wrote no totals")]
+    Missing,
+}
+
 /// The counts that callgrind wrote into a folder, over all processes: instructions, misses of the instruction cache, and of the
 /// data cache.
 ///
 /// # Errors
 /// No file with totals.
-pub fn callgrind_totals(directory: &Path) -> Result<[f64; 3], String> {
-    let files = fs::read_dir(directory).map_err(|error| error.to_string())?;
+pub fn callgrind_totals(directory: &Path) -> Result<[f64; 3], TotalsError> {
+    let files = fs::read_dir(directory)?;
     let mut sums = None;
     for file in files.flatten().filter(|file| file.file_name().to_string_lossy().starts_with(CALLGRIND_FILE))
     {
-        let text = fs::read(file.path()).map_err(|error| error.to_string())?;
+        let text = fs::read(file.path())?;
         if let Some(totals) = totals(&String::from_utf8_lossy(&text)) {
             let [instructions, code, data] = sums.unwrap_or_default();
             sums = Some([instructions + totals[0], code + totals[1], data + totals[2]]);
         }
     }
-    sums.ok_or_else(|| "callgrind wrote no totals".to_owned())
+    sums.ok_or(TotalsError::Missing)
 }
 
 /// How names of callgrind's files begin.
@@ -183,7 +207,7 @@ mod tests {
             fs::write(directory.join(format!("{CALLGRIND_FILE}{pid}")), text).expect("written");
         }
         fs::write(directory.join("other"), text).expect("written");
-        assert_eq!(callgrind_totals(&directory), Ok([200.0, 14.0, 10.0]));
+        assert_eq!(callgrind_totals(&directory).ok(), Some([200.0, 14.0, 10.0]));
         fs::remove_dir_all(&directory).expect("removed");
         assert!(callgrind_totals(&directory).is_err());
     }

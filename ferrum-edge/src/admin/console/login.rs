@@ -23,6 +23,7 @@ use super::super::query::pairs;
 use super::super::request::object;
 use super::super::resources::answer;
 use super::super::second_factor;
+use super::login_refusal::LoginRefusal;
 use super::passkey_login::{self, PasskeyLogin};
 use super::provider::{Failed, landed};
 use super::sessions::{Credential, IDLE, Session};
@@ -196,8 +197,12 @@ struct Unsettled {
     must_enrol: bool,
 }
 
-/// Whom a login is from, as what, and what the user has to do first.
-type Recognised = (Caller, Credential, Unsettled);
+/// Whom a login is from.
+struct Recognised {
+    caller: Caller,
+    credential: Credential,
+    unsettled: Unsettled,
+}
 
 async fn begin(
     admin: &Admin,
@@ -214,11 +219,11 @@ async fn begin(
         return Err(Box::new(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail)));
     }
     let login: Login = serde_json::from_value(Value::Object(object(body)?)).map_err(|_| unclear())?;
-    let (caller, credential, Unsettled { must_change, must_enrol }) =
+    let Recognised { caller, credential, unsettled } =
         recognise(admin, attempt, headers, peer, login).await?;
-    let begun = admin.console.sessions.begin(caller.clone(), credential, must_change);
+    let begun = admin.console.sessions.begin(caller.clone(), credential, unsettled.must_change);
     let begun = begun.and_then(|(key, mut session)| {
-        session.must_enrol = must_enrol;
+        session.must_enrol = unsettled.must_enrol;
         let mut response = Json(session_document(admin, &session)).into_response();
         response.headers_mut().insert(SET_COOKIE, cookie::set(headers, is_encrypted, &key)?);
         Some(response)
@@ -245,11 +250,10 @@ async fn recognise(
     admin.console.may_try(&keys)?;
     let found = match login {
         Login { token: Some(token), name: None, password: None, code: None, passkey: None } => {
-            by_token(admin, token.trim()).map_err(str::to_owned)
+            by_token(admin, token.trim())
         }
         Login { token: None, name: Some(name), password: Some(password), code, passkey: None } => {
-            let found = by_password(admin, attempt, &name, password, code.as_deref()).await?;
-            found.map_err(str::to_owned)
+            by_password(admin, attempt, &name, password, code.as_deref()).await?
         }
         Login { token: None, name: None, password: None, code: None, passkey: Some(passkey) } => {
             by_passkey(admin, headers, &passkey).await?
@@ -258,7 +262,7 @@ async fn recognise(
     };
     found.map_err(|why| {
         admin.console.failed(&keys);
-        Box::new(problem(StatusCode::UNAUTHORIZED, "unauthorized", &why)) as Refused
+        Box::new(problem(StatusCode::UNAUTHORIZED, "unauthorized", &why.to_string())) as Refused
     })
 }
 
@@ -268,9 +272,10 @@ fn unclear() -> Refused {
     Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail))
 }
 
-fn by_token(admin: &Admin, token: &str) -> Result<Recognised, &'static str> {
-    let caller = admin.access().and_then(|access| access.bearer(token))?;
-    Ok((from_console(caller), Credential::Token(token.into()), Unsettled::default()))
+fn by_token(admin: &Admin, token: &str) -> Result<Recognised, LoginRefusal> {
+    let caller = admin.access().and_then(|access| access.bearer(token)).map_err(LoginRefusal::Token)?;
+    let credential = Credential::Token(token.into());
+    Ok(Recognised { caller: from_console(caller), credential, unsettled: Unsettled::default() })
 }
 
 /// An unknown name takes as long as a wrong password, and is refused in the same words.
@@ -280,23 +285,23 @@ async fn by_password(
     name: &str,
     password: String,
     code: Option<&str>,
-) -> Result<Result<Recognised, &'static str>, Refused> {
+) -> Result<Result<Recognised, LoginRefusal>, Refused> {
     let Some(reconciler) = &admin.reconciler else {
-        return Ok(Err("Users are kept in a database, and this gateway has none; log in with a token"));
+        return Ok(Err(LoginRefusal::NoDatabase));
     };
     let store_of = reconciler.store();
     let user = store_of.user(name).await.map_err(|error| Box::new(store(&error)))?;
     let hash = user.as_ref().map(|user| user.hash.clone());
     let is_right = password::is_password(password, hash).await;
-    let Some(user) = user.filter(|_| is_right) else { return Ok(Err("The name or the password is wrong")) };
+    let Some(user) = user.filter(|_| is_right) else { return Ok(Err(LoginRefusal::Password)) };
     let caller = caller_of(&user);
     if !second_factor::is_accepted(&admin.engine, reconciler, &user, code, attempt.draft(&caller)).await? {
-        return Ok(Err("The code is wrong or was used before"));
+        return Ok(Err(LoginRefusal::Code));
     }
     note_login(admin, name).await;
     let must_enrol = second_factor::is_enrolment_needed(&admin.engine, &user);
     let unsettled = Unsettled { must_change: user.must_change, must_enrol };
-    Ok(Ok((caller, credential_of(&user, false), unsettled)))
+    Ok(Ok(Recognised { caller, credential: credential_of(&user, false), unsettled }))
 }
 
 fn caller_of(user: &User) -> Caller {
@@ -317,14 +322,14 @@ async fn by_passkey(
     admin: &Admin,
     headers: &HeaderMap,
     passkey: &PasskeyLogin,
-) -> Result<Result<Recognised, String>, Refused> {
+) -> Result<Result<Recognised, LoginRefusal>, Refused> {
     let user = match passkey_login::user_of(admin, headers, passkey).await? {
         Ok(user) => user,
         Err(why) => return Ok(Err(why)),
     };
     note_login(admin, &user.name).await;
     let unsettled = Unsettled { must_change: user.must_change, must_enrol: false };
-    Ok(Ok((caller_of(&user), credential_of(&user, true), unsettled)))
+    Ok(Ok(Recognised { caller: caller_of(&user), credential: credential_of(&user, true), unsettled }))
 }
 
 /// Keeps when a user logged in last.

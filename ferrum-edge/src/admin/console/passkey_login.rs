@@ -15,6 +15,7 @@ use super::super::Admin;
 use super::super::problem::{Refused, problem, store};
 use super::super::resources::answer;
 use super::challenges::Purpose;
+use super::login_refusal::LoginRefusal;
 use super::{Console, own_page};
 use crate::access::passkey::{Expected, NewPasskey, PasskeyError, is_host, verify_login, verify_new};
 use crate::store::{Passkey, User};
@@ -112,26 +113,23 @@ pub(super) async fn user_of(
     admin: &Admin,
     headers: &HeaderMap,
     login: &PasskeyLogin,
-) -> Result<Result<User, String>, Refused> {
-    const UNKNOWN: &str = "This passkey is not known here; log in with the password";
+) -> Result<Result<User, LoginRefusal>, Refused> {
     let place = ConsoleHost::of(headers)?;
     let Some(reconciler) = &admin.reconciler else {
-        return Ok(Err(
-            "Users are kept in a database, and this gateway has none; log in with a token".to_owned()
-        ));
+        return Ok(Err(LoginRefusal::NoDatabase));
     };
     let decoded = |text: &str| URL_SAFE_NO_PAD.decode(text).ok();
     let parts = (decoded(&login.client_data), decoded(&login.authenticator_data), decoded(&login.signature));
     let (Some(client_data), Some(data), Some(signature)) = parts else {
-        return Ok(Err(PasskeyError::AuthenticatorData.to_string()));
+        return Ok(Err(PasskeyError::AuthenticatorData.into()));
     };
     let challenges = &admin.console.challenges;
     let challenge = challenge_of(&client_data).filter(|it| challenges.is_issued(Purpose::Login, it));
-    let Some(challenge) = challenge else { return Ok(Err(PasskeyError::Challenge.to_string())) };
+    let Some(challenge) = challenge else { return Ok(Err(PasskeyError::Challenge.into())) };
     let failed = |error| Box::new(store(&error)) as Refused;
     let users = reconciler.store().users().await.map_err(failed)?;
     let has = |user: &&User| user.passkeys.iter().any(|passkey| passkey.id == login.id);
-    let Some(user) = users.iter().find(has).cloned() else { return Ok(Err(UNKNOWN.to_owned())) };
+    let Some(user) = users.iter().find(has).cloned() else { return Ok(Err(LoginRefusal::UnknownPasskey)) };
     let host = place.host();
     let expected = Expected { challenge: &challenge, rp_id: &host, authority: place.0.as_str() };
     let mut why = Ok(());
@@ -160,8 +158,8 @@ pub(super) async fn user_of(
     }
     Ok(match (is_accepted, why) {
         (true, _) => Ok(user),
-        (false, Err(error)) => Err(error.to_string()),
-        (false, Ok(())) => Err(UNKNOWN.to_owned()),
+        (false, Err(error)) => Err(error.into()),
+        (false, Ok(())) => Err(LoginRefusal::UnknownPasskey),
     })
 }
 

@@ -1,11 +1,12 @@
 //! Redis servers that plugins count in: whether they answer, and run scripts for them.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Uri;
 use gateway_core::config::model::{BackendTls, Model, RedisMode, RedisServer};
-use gateway_protocols::tls::client;
+use gateway_protocols::tls::client::{self, ClientTlsError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -27,7 +28,7 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
     for (name, server) in model.settings.redis.iter().flat_map(|servers| servers.iter()) {
         for url in &server.urls {
             let answer = tokio::time::timeout(limit, ask(url, server)).await;
-            match answer.unwrap_or_else(|_| Err("it does not answer in time".to_owned())) {
+            match answer.unwrap_or(Err(RedisFault::Late)) {
                 Ok(()) if server.mode == RedisMode::Single => {
                     findings.ok(CHECK, url.to_string(), "it answers and runs scripts");
                 }
@@ -41,90 +42,120 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
     }
 }
 
-async fn ask(url: &str, server: &RedisServer) -> Result<(), String> {
-    let uri: Uri = url.parse().map_err(|_| "this is not an address".to_owned())?;
-    let host = uri.host().ok_or("this is not an address")?.trim_matches(['[', ']']).to_owned();
+/// Why a server is of no use to plugins.
+#[derive(Debug, thiserror::Error)]
+enum RedisFault {
+    #[error("this is not an address")]
+    Address,
+    #[error("no connection: {0}")]
+    Connect(#[source] io::Error),
+    #[error(transparent)]
+    Tls(#[from] ClientTlsError),
+    #[error("the TLS handshake fails: {0}")]
+    Handshake(#[source] io::Error),
+    #[error("it does not answer in time")]
+    Late,
+    #[error("it does not answer: {0}")]
+    Answer(#[source] io::Error),
+    /// In its own words.
+    #[error("it refuses: {0}")]
+    Refused(String),
+    #[error("it answers {asked} without `{expected}`")]
+    Unexpected { asked: String, expected: &'static str },
+    #[error("it answers as no Redis does")]
+    Foreign,
+}
+
+async fn ask(url: &str, server: &RedisServer) -> Result<(), RedisFault> {
+    let uri: Uri = url.parse().map_err(|_| RedisFault::Address)?;
+    let host = uri.host().ok_or(RedisFault::Address)?.trim_matches(['[', ']']).to_owned();
     let stream = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or(PORT)));
-    let stream = stream.await.map_err(|error| format!("no connection: {error}"))?;
+    let stream = stream.await.map_err(RedisFault::Connect)?;
     let commands = commands(server);
     if !server.is_encrypted {
         return talk(stream, &commands).await;
     }
     let (ca_path, client_cert) = (server.ca_path.clone(), server.client_cert.clone());
     let rules = BackendTls { verify: true, ca_path, client_cert, server_name: None };
-    let config = client::build(&rules, None).map_err(|error| error.to_string())?;
-    let name = client::server_name(&rules, &host).map_err(|error| error.to_string())?;
+    let config = client::build(&rules, None)?;
+    let name = client::server_name(&rules, &host)?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-    talk(stream.map_err(|error| format!("the TLS handshake fails: {error}"))?, &commands).await
+    talk(stream.map_err(RedisFault::Handshake)?, &commands).await
 }
 
-/// A command, and what its answer must contain.
-type Command = (Vec<String>, &'static str);
+/// A command.
+struct Command {
+    words: Vec<String>,
+    /// What its answer must contain.
+    expected: &'static str,
+}
 
 /// Whether it answers, and knows what it is asked for: a sentinel its master, a cluster that it is whole. A server by itself is
 /// asked what plugins ask: it may let somebody in who may run no scripts there, or have no memory left.
 fn commands(server: &RedisServer) -> Vec<Command> {
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let command = |words: &[&str], expected| {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        Command { words, expected }
+    };
     let is_sentinel = matches!(server.mode, RedisMode::Sentinel(_));
     let login = if is_sentinel { &server.sentinel_login } else { &server.login };
     let mut commands = Vec::new();
     if let Some(login) = login {
         let user = login.username.as_deref();
-        let all = ["AUTH"].into_iter().chain(user).chain([&*login.password]).map(str::to_owned).collect();
-        commands.push((all, ""));
+        let words: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([&*login.password]).collect();
+        commands.push(command(&words, ""));
     }
     match &server.mode {
         RedisMode::Single => {
             let key = format!("{}:doctor", server.key_prefix);
-            commands.push((words(&["PING"]), "PONG"));
-            commands.push((words(&["SCRIPT", "LOAD", SCRIPT]), SCRIPT_SHA));
-            commands.push((words(&["EVALSHA", SCRIPT_SHA, "1", &key]), "OK"));
+            commands.push(command(&["PING"], "PONG"));
+            commands.push(command(&["SCRIPT", "LOAD", SCRIPT], SCRIPT_SHA));
+            commands.push(command(&["EVALSHA", SCRIPT_SHA, "1", &key], "OK"));
         }
-        RedisMode::Cluster => commands.push((words(&["CLUSTER", "INFO"]), "cluster_state:ok")),
-        RedisMode::Sentinel(master) => commands.push((words(&["SENTINEL", "MASTER", master]), "name")),
+        RedisMode::Cluster => commands.push(command(&["CLUSTER", "INFO"], "cluster_state:ok")),
+        RedisMode::Sentinel(master) => commands.push(command(&["SENTINEL", "MASTER", master], "name")),
     }
     commands
 }
 
 /// Sends commands one by one and reads the answer to each (RESP).
-async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, commands: &[Command]) -> Result<(), String> {
-    for (words, expected) in commands {
+async fn talk(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    commands: &[Command],
+) -> Result<(), RedisFault> {
+    for Command { words, expected } in commands {
         let mut text = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| text.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-        stream.write_all(text.as_bytes()).await.map_err(failed)?;
+        stream.write_all(text.as_bytes()).await.map_err(RedisFault::Answer)?;
         let answer = answer(&mut stream).await?;
         if !answer.contains(expected) {
-            return Err(format!("it answers {} without `{expected}`", words.join(" ")));
+            return Err(RedisFault::Unexpected { asked: words.join(" "), expected });
         }
     }
     Ok(())
 }
 
-fn failed(error: std::io::Error) -> String {
-    format!("it does not answer: {error}")
-}
-
 /// The text of an answer: a line, or a string of a given length; of a list, its first element.
-async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Result<String, String> {
+async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Result<String, RedisFault> {
     loop {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") && line.len() < MAX_ANSWER {
-            line.push(stream.read_u8().await.map_err(failed)?);
+            line.push(stream.read_u8().await.map_err(RedisFault::Answer)?);
         }
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
         let number = |text: &str| text.parse::<usize>().ok().filter(|number| *number <= MAX_ANSWER);
         match line.split_at_checked(1) {
-            Some(("-", error)) => return Err(format!("it refuses: {error}")),
+            Some(("-", error)) => return Err(RedisFault::Refused(error.to_owned())),
             Some(("+" | ":", text)) => return Ok(text.to_owned()),
             Some(("$", length)) if number(length).is_some() => {
                 let mut text = vec![0; number(length).unwrap_or(0)];
-                stream.read_exact(&mut text).await.map_err(failed)?;
+                stream.read_exact(&mut text).await.map_err(RedisFault::Answer)?;
                 // The end of its line, so that the next answer begins where it does.
-                stream.read_exact(&mut [0; 2]).await.map_err(failed)?;
+                stream.read_exact(&mut [0; 2]).await.map_err(RedisFault::Answer)?;
                 return Ok(String::from_utf8_lossy(&text).into_owned());
             }
             Some(("*", many)) if number(many).is_some_and(|many| many > 0) => {}
-            _ => return Err("it answers as no Redis does".to_owned()),
+            _ => return Err(RedisFault::Foreign),
         }
     }
 }
@@ -158,7 +189,7 @@ mod tests {
             seen
         });
         let result = talk(ours, &commands(&server(of))).await;
-        (result, server_side.await.unwrap())
+        (result.map_err(|error| error.to_string()), server_side.await.unwrap())
     }
 
     #[tokio::test]

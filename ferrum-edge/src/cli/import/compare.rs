@@ -15,7 +15,7 @@ use http::header::LOCATION;
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
-use super::recorded::{self, LogOrigin, RecordedRequest};
+use super::recorded::{self, LogOrigin, RecordedLog, RecordedRequest};
 use crate::cli::offline::WrittenRequest;
 use crate::cli::{BAD_CONFIG, DIFFERENT, FAILED, print};
 use crate::source::file::{Source, Spec};
@@ -68,7 +68,7 @@ pub(super) fn compare(
         print::error(format_args!("--host {host}: not a host; write HOST, or https://HOST"));
         return BAD_CONFIG;
     };
-    let (requests, unread) = match requests(log, origin) {
+    let RecordedLog { requests, unread } = match requests(log, origin) {
         Ok(read) => read,
         Err(code) => return code,
     };
@@ -140,8 +140,8 @@ fn tell_unread(lines: usize) {
     }
 }
 
-/// The requests of a log, and how many of its lines are none.
-fn requests(log: &Path, origin: LogOrigin<'_>) -> Result<(Vec<RecordedRequest>, usize), u8> {
+/// The requests of a log.
+fn requests(log: &Path, origin: LogOrigin<'_>) -> Result<RecordedLog, u8> {
     let text = Disk.read(log).map_err(|error| {
         print::error(format_args!("{}: {error}", log.display()));
         FAILED

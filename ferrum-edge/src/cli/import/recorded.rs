@@ -57,27 +57,35 @@ static HAPROXY: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(line).ok()
 });
 
-/// Reads a log or a HAR file. Says how many of its lines are none that are known. `origin` counts where a record does not say
+/// The requests of a log.
+pub(super) struct RecordedLog {
+    pub(super) requests: Vec<RecordedRequest>,
+    /// Lines that are no records of requests.
+    pub(super) unread: usize,
+}
+
+/// A text that begins like a HAR file and has no entries.
+#[derive(Debug, thiserror::Error)]
+#[error("this HAR file has no entries")]
+pub(super) struct NoEntries;
+
+/// Reads a log or a HAR file. `origin` counts where a record does not say
 /// host or scheme.
 ///
 /// # Errors
 /// A text that begins like a HAR file and is none.
-pub(super) fn read(
-    text: &str,
-    origin: LogOrigin<'_>,
-    most: usize,
-) -> Result<(Vec<RecordedRequest>, usize), String> {
+pub(super) fn read(text: &str, origin: LogOrigin<'_>, most: usize) -> Result<RecordedLog, NoEntries> {
     let is_har =
         text.trim_start().starts_with('{') && text.contains("\"entries\"") && text.contains("\"log\"");
     if is_har && let Ok(har) = serde_json::from_str::<Value>(text) {
-        let entries = har["log"]["entries"].as_array().ok_or("this HAR file has no entries")?;
+        let entries = har["log"]["entries"].as_array().ok_or(NoEntries)?;
         let made: Vec<_> = entries.iter().take(most).map(of_har).collect();
         let unread = made.iter().filter(|one| one.is_none()).count();
-        return Ok((made.into_iter().flatten().collect(), unread));
+        return Ok(RecordedLog { requests: made.into_iter().flatten().collect(), unread });
     }
-    let (mut made, mut unread) = (Vec::new(), 0);
+    let mut read = RecordedLog { requests: Vec::new(), unread: 0 };
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        if made.len() >= most {
+        if read.requests.len() >= most {
             break;
         }
         let found = match serde_json::from_str::<Value>(line) {
@@ -85,11 +93,11 @@ pub(super) fn read(
             Err(_) => of_line(line, origin),
         };
         match found {
-            Some(request) => made.push(request),
-            None => unread += 1,
+            Some(request) => read.requests.push(request),
+            None => read.unread += 1,
         }
     }
-    Ok((made, unread))
+    Ok(read)
 }
 
 fn of_har(entry: &Value) -> Option<RecordedRequest> {
@@ -189,7 +197,7 @@ fn fields<'f>(pairs: impl Iterator<Item = (&'f str, &'f str)>) -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogOrigin, read};
+    use super::{LogOrigin, RecordedLog, read};
 
     const ORIGIN: LogOrigin<'_> = LogOrigin { scheme: "http", host: "a.test" };
 
@@ -206,12 +214,12 @@ mod tests {
         for (line, host) in
             lines.into_iter().zip(["a.test", "b.test", "a.test", "b.test", "b.test", "b.test"])
         {
-            let (made, unread) = read(line, ORIGIN, 9).expect("a log");
+            let RecordedLog { requests: made, unread } = read(line, ORIGIN, 9).expect("a log");
             assert_eq!((made.len(), unread), (1, 0), "{line}");
             assert_eq!(made[0].url.to_string(), format!("http://{host}/a?x=1"), "{line}");
             assert_eq!((made[0].status, made[0].client.to_string().as_str()), (200, "10.0.0.7"), "{line}");
         }
-        let (made, unread) = read("nonsense\n\n{}\n", ORIGIN, 9).expect("a log");
+        let RecordedLog { requests: made, unread } = read("nonsense\n\n{}\n", ORIGIN, 9).expect("a log");
         assert_eq!((made.len(), unread), (0, 2));
     }
 
@@ -223,7 +231,7 @@ mod tests {
             ("http://shop.test:8080", "http://shop.test:8080/a"),
             ("shop.test", "http://shop.test/a"),
         ] {
-            let (made, _) = read(line, LogOrigin::parse(given).expect(given), 9).expect("a log");
+            let made = read(line, LogOrigin::parse(given).expect(given), 9).expect("a log").requests;
             assert_eq!(made[0].url.to_string(), url, "{given}");
         }
         for refused in
@@ -239,7 +247,7 @@ mod tests {
             [{"name":":authority","value":"a.test"},{"name":"Cookie","value":"a=b"},{"name":"Host","value":"a.test"}]},
             "response":{"status":302,"headers":[{"name":"Location","value":"/y"}]}},
             {"request":{"method":"GET","url":"https://a.test/y"},"response":{"status":0}}]}}"#;
-        let (made, unread) = read(har, ORIGIN, 9).expect("a HAR file");
+        let RecordedLog { requests: made, unread } = read(har, ORIGIN, 9).expect("a HAR file");
         assert_eq!((made.len(), unread, made[0].status), (1, 1, 302));
         assert_eq!((made[0].url.to_string().as_str(), made[0].headers.len()), ("https://a.test/x", 1));
         assert_eq!(made[0].location.as_deref(), Some("/y"));

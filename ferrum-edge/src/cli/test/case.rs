@@ -8,18 +8,52 @@ use gateway_core::http::body::Body;
 use gateway_core::plugin::Registry;
 use gateway_core::snapshot::Snapshot;
 use gateway_core::testing::{Got, ReceivedRequest, Record, Trial};
+use http::header::{InvalidHeaderName, InvalidHeaderValue};
+use http::method::InvalidMethod;
+use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use serde_json::Value;
 
 use super::document::{Expectation, ExpectedSent, ScriptedTarget, Test, TestRequest};
 use super::report::Outcome;
-use crate::cli::offline::WrittenRequest;
+use crate::cli::offline::{UnsendableRequest, WrittenRequest};
 use crate::explain::{self, Question};
 
 /// Maximum number of characters of a body in a failure message.
 const SHOWN_BODY: usize = 200;
 /// Maximum number of repetitions of a request.
 const MAX_REPEAT: u32 = 100_000;
+
+/// Why a test cannot run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CaseError {
+    #[error("`repeat` is {0}, not between 1 and {MAX_REPEAT}")]
+    Repeat(u32),
+    #[error("the method `{method}`: {error}")]
+    Method { method: String, error: InvalidMethod },
+    #[error("the URL `{url}`: {error}")]
+    Url { url: String, error: InvalidUri },
+    #[error("the URL `{0}` is relative; write a path that begins with `/`, or `http://HOST/PATH`")]
+    RelativeUrl(String),
+    #[error("the header `{name}`: {error}")]
+    Header { name: String, error: FieldError },
+    #[error("the status {0} of a target is not between 200 and 999")]
+    Status(u16),
+    /// With some targets of the configuration.
+    #[error("targets: the configuration has no target `{name}`; it has {}", .known.join(", "))]
+    UnknownTarget { name: String, known: Vec<String> },
+    #[error(transparent)]
+    Request(#[from] UnsendableRequest),
+}
+
+/// What is wrong with a header field of a test.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FieldError {
+    #[error(transparent)]
+    Name(InvalidHeaderName),
+    #[error(transparent)]
+    Value(InvalidHeaderValue),
+}
 
 /// Sends the request of a test and compares the result.
 ///
@@ -30,13 +64,13 @@ pub(super) async fn run(
     targets: &[ScriptedTarget],
     model: &Model,
     registry: Registry,
-) -> Result<Outcome, String> {
+) -> Result<Outcome, CaseError> {
     let begun = Instant::now();
     let request = TestedRequest::new(&test.request)?;
     let answers = targets.iter().map(ScriptedAnswer::new).collect::<Result<Vec<_>, _>>()?;
     let repeat = test.repeat.unwrap_or(1);
     if !(1..=MAX_REPEAT).contains(&repeat) {
-        return Err(format!("`repeat` is {repeat}, not between 1 and {MAX_REPEAT}"));
+        return Err(CaseError::Repeat(repeat));
     }
     let trial = Trial::of_model(model, registry).of_client(request.written_request().client(model));
     check_targets(&answers, trial.snapshot())?;
@@ -183,11 +217,11 @@ struct TestedRequest<'t> {
 }
 
 impl<'t> TestedRequest<'t> {
-    fn new(written: &'t TestRequest) -> Result<Self, String> {
+    fn new(written: &'t TestRequest) -> Result<Self, CaseError> {
         let method = written.method.as_deref().unwrap_or("GET");
         Ok(Self {
             written,
-            method: method.parse().map_err(|error| format!("the method `{method}`: {error}"))?,
+            method: method.parse().map_err(|error| CaseError::Method { method: method.to_owned(), error })?,
             url: url(&written.url)?,
             headers: headers(&written.headers)?,
         })
@@ -215,18 +249,18 @@ impl<'t> TestedRequest<'t> {
 }
 
 /// A URL with a scheme and a host, or a path. `shop/cart` would be a host without a path.
-fn url(written: &str) -> Result<Uri, String> {
-    let url: Uri = written.parse().map_err(|error| format!("the URL `{written}`: {error}"))?;
+fn url(written: &str) -> Result<Uri, CaseError> {
+    let url: Uri = written.parse().map_err(|error| CaseError::Url { url: written.to_owned(), error })?;
     let is_whole = url.scheme().is_some() && url.authority().is_some();
     if is_whole || written.starts_with('/') {
         return Ok(url);
     }
-    Err(format!("the URL `{written}` is relative; write a path that begins with `/`, or `http://HOST/PATH`"))
+    Err(CaseError::RelativeUrl(written.to_owned()))
 }
 
 /// Rejects answers of targets that the configuration does not contain: they would never be used. Targets that are found by DNS
 /// have addresses that the configuration does not name.
-fn check_targets(answers: &[ScriptedAnswer], snapshot: &Snapshot) -> Result<(), String> {
+fn check_targets(answers: &[ScriptedAnswer], snapshot: &Snapshot) -> Result<(), CaseError> {
     if !snapshot.discovered.is_empty() {
         return Ok(());
     }
@@ -236,16 +270,16 @@ fn check_targets(answers: &[ScriptedAnswer], snapshot: &Snapshot) -> Result<(), 
         groups.flat_map(|group| group.list()).map(|target| &**target.authority()).collect();
     let unknown = answers.iter().filter_map(|one| one.target.as_deref()).find(|name| !known.contains(name));
     unknown.map_or(Ok(()), |name| {
-        let some: Vec<_> = known.into_iter().take(5).collect();
-        Err(format!("targets: the configuration has no target `{name}`; it has {}", some.join(", ")))
+        let known = known.iter().take(5).map(|name| (*name).to_owned()).collect();
+        Err(CaseError::UnknownTarget { name: name.to_owned(), known })
     })
 }
 
-fn headers(written: &BTreeMap<String, String>) -> Result<HeaderMap, String> {
+fn headers(written: &BTreeMap<String, String>) -> Result<HeaderMap, CaseError> {
     let one = |(name, value): (&String, &String)| {
-        let bad = |error: &dyn std::fmt::Display| format!("the header `{name}`: {error}");
-        let key: HeaderName = name.parse().map_err(|error| bad(&error))?;
-        Ok((key, HeaderValue::from_str(value).map_err(|error| bad(&error))?))
+        let bad = |error| CaseError::Header { name: name.clone(), error };
+        let key: HeaderName = name.parse().map_err(|error| bad(FieldError::Name(error)))?;
+        Ok((key, HeaderValue::from_str(value).map_err(|error| bad(FieldError::Value(error)))?))
     };
     written.iter().map(one).collect()
 }
@@ -260,14 +294,13 @@ struct ScriptedAnswer {
 }
 
 impl ScriptedAnswer {
-    fn new(written: &ScriptedTarget) -> Result<Self, String> {
+    fn new(written: &ScriptedTarget) -> Result<Self, CaseError> {
         let status = written.status.unwrap_or(200);
         let code = StatusCode::from_u16(status).ok().filter(|status| !status.is_informational());
         Ok(Self {
             target: written.target.clone(),
             path: written.path.clone(),
-            status: code
-                .ok_or_else(|| format!("the status {status} of a target is not between 200 and 999"))?,
+            status: code.ok_or(CaseError::Status(status))?,
             headers: headers(&written.headers)?,
             body: written.body.clone(),
         })

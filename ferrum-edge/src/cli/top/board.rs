@@ -120,13 +120,18 @@ pub(super) struct Board {
     pub(super) callers: Vec<TableLine>,
 }
 
+/// An answer that is none of `/v1/traffic`.
+#[derive(Debug, thiserror::Error)]
+#[error("the gateway answers otherwise: {0}")]
+pub(super) struct OtherAnswer(#[from] serde_json::Error);
+
 impl Look {
     /// An answer of `/v1/traffic`.
     ///
     /// # Errors
     /// When it is not one.
-    pub(super) fn read(answer: Value) -> Result<Self, String> {
-        serde_json::from_value(answer).map_err(|error| format!("the gateway answers otherwise: {error}"))
+    pub(super) fn read(answer: Value) -> Result<Self, OtherAnswer> {
+        Ok(serde_json::from_value(answer)?)
     }
 }
 

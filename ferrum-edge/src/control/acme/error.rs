@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gateway_core::config::problem::Problems;
-use gateway_core::plugin::world::calls::CallError;
+use gateway_core::plugin::world::calls::{CallError, EndpointError};
 use gateway_protocols::tls::server::ServerTlsError;
 use thiserror::Error;
 
@@ -95,8 +95,8 @@ pub(super) enum AnswerError {
 pub(super) enum TransportError {
     #[error("`{0}` is not an https URL")]
     NotEncrypted(String),
-    #[error("{0}")]
-    Url(String),
+    #[error(transparent)]
+    Url(#[from] EndpointError),
     #[error("{0}")]
     Client(Problems),
     #[error("{0}")]

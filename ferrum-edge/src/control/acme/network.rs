@@ -31,7 +31,7 @@ impl Network {
     }
 
     fn client(&self, url: &str) -> Result<Client, TransportError> {
-        let (endpoint, uri) = Endpoint::of_url(url).map_err(TransportError::Url)?;
+        let (endpoint, uri) = Endpoint::of_url(url)?;
         if !endpoint.encrypted {
             return Err(TransportError::NotEncrypted(url.to_owned()));
         }

@@ -7,7 +7,7 @@ use gateway_core::metrics::{HistogramSeries, Labels, MetricVisitor, Number};
 use gateway_core::plugin::World;
 use gateway_core::record::{Metric, MetricKind};
 use gateway_telemetry::batch::Chunk;
-use gateway_telemetry::deliver::Deliver;
+use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
 use gateway_telemetry::otlp::{
     Encoder, Encoding, Exporter, ExporterSettings, Field, Signal, build_exporter, pairs, resource,
 };
@@ -35,6 +35,15 @@ pub(super) struct OtlpPush {
     begun: u64,
 }
 
+/// Why a push failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OtlpPushError {
+    #[error(transparent)]
+    Failed(#[from] Failed),
+    #[error("the collector refused {} points: {}", .0.refused, .0.why)]
+    Refused(Delivered),
+}
+
 impl OtlpPush {
     pub(super) fn new(
         settings: &ExporterSettings,
@@ -49,17 +58,16 @@ impl OtlpPush {
 
     /// Pushes once; `false` where the gateway is gone. What a collector refuses of one request is no reason to keep the others from
     /// it.
-    pub(super) async fn push(&self, scrape: &Scrape) -> Result<bool, String> {
+    pub(super) async fn push(&self, scrape: &Scrape) -> Result<bool, OtlpPushError> {
         let mut requests = Requests::new(self.exporter.encoding(), self.begun);
         if !scrape(&mut requests) {
             return Ok(false);
         }
         let mut refused = None;
         for chunk in requests.finish() {
-            let delivered = self.exporter.deliver(&chunk).await.map_err(|failed| failed.message)?;
+            let delivered = self.exporter.deliver(&chunk).await?;
             if delivered.refused > 0 {
-                refused =
-                    Some(format!("the collector refused {} points: {}", delivered.refused, delivered.why));
+                refused = Some(OtlpPushError::Refused(delivered));
             }
         }
         refused.map_or(Ok(true), Err)

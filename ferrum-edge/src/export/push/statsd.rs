@@ -1,6 +1,7 @@
 //! Metrics as StatsD's lines over UDP: what counters grew by, gauges as they are, of histograms count and sum.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 
 use gateway_core::config::model::StatsdPush as Rules;
@@ -9,7 +10,7 @@ use gateway_core::plugin::World;
 use gateway_core::record::{Metric, MetricKind};
 use tokio::sync::Mutex;
 
-use super::super::datagram::{DatagramServer, pace};
+use super::super::datagram::{DatagramError, DatagramServer, pace};
 use super::Scrape;
 
 /// Bytes of one datagram: what passes most networks whole.
@@ -33,6 +34,15 @@ struct StatsdLine {
     known: Option<(String, f64)>,
 }
 
+/// Why a push failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StatsdPushError {
+    #[error(transparent)]
+    Server(#[from] DatagramError),
+    #[error(transparent)]
+    Send(#[from] io::Error),
+}
+
 impl StatsdPush {
     pub(super) fn new(rules: &Rules, world: &World) -> Self {
         let server = DatagramServer::new(&rules.host, rules.port, world);
@@ -45,7 +55,7 @@ impl StatsdPush {
     }
 
     /// Pushes once; `false` where the gateway is gone. What could not be sent counts as not known, so that the next push has it.
-    pub(super) async fn push(&self, scrape: &Scrape) -> Result<bool, String> {
+    pub(super) async fn push(&self, scrape: &Scrape) -> Result<bool, StatsdPushError> {
         let (mut server, mut sent) = (self.server.lock().await, self.sent.lock().await);
         let mut lines = self.lines(&sent);
         if !scrape(&mut lines) {
@@ -57,7 +67,7 @@ impl StatsdPush {
             pace(number, count).await;
             if let Err(error) = server.socket().await?.send(datagram.as_bytes()).await {
                 server.close();
-                return Err(error.to_string());
+                return Err(error.into());
             }
             sent.extend(known);
         }
@@ -287,7 +297,7 @@ mod tests {
         };
         assert!(push.push(&scrape(2)).await.is_err());
         *push.server.lock().await = good;
-        assert_eq!(push.push(&scrape(5)).await, Ok(true));
+        assert!(push.push(&scrape(5)).await.unwrap());
         let mut space = [0; 2000];
         let length = server.recv(&mut space).await.unwrap();
         let text = String::from_utf8_lossy(&space[..length]);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gateway_core::config::model::{KafkaAcks, LogKafka};
+use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
 use gateway_telemetry::batch::Chunk;
 use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
@@ -58,7 +59,7 @@ impl KafkaSender {
     ///
     /// # Errors
     /// When what is trusted can't be read.
-    pub(super) fn new(rules: &LogKafka, world: &World) -> Result<Self, String> {
+    pub(super) fn new(rules: &LogKafka, world: &World) -> Result<Self, Problems> {
         for (host, port) in &rules.brokers {
             BrokerConnection::client(rules, &Broker { host: host.to_string(), port: *port }, world)?;
         }

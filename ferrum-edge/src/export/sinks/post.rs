@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use gateway_core::config::model::LogPost;
+use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::calls::{Client, Endpoint};
+use gateway_core::plugin::world::calls::{Client, Endpoint, EndpointError};
 use gateway_telemetry::batch::Chunk;
 use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
 use gateway_telemetry::otlp::{gzip, of_post};
@@ -40,11 +41,20 @@ impl Body {
     }
 }
 
+/// Why nothing can be sent to a URL.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PostError {
+    #[error(transparent)]
+    Url(#[from] EndpointError),
+    #[error(transparent)]
+    Client(#[from] Problems),
+}
+
 impl PostSender {
-    pub(super) fn new(post: &LogPost, body: Body, world: &World) -> Result<Self, String> {
+    pub(super) fn new(post: &LogPost, body: Body, world: &World) -> Result<Self, PostError> {
         let (endpoint, uri) = Endpoint::of_url(&post.url)?;
         let endpoint = endpoint.trusting(post.ca_path.clone()).within(post.timeout);
-        let client = world.client(endpoint).map_err(|problems| problems.to_string())?;
+        let client = world.client(endpoint)?;
         let mut headers = post.post_headers.clone();
         headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(match body {
             Body::Lines => "application/x-ndjson",

@@ -22,7 +22,7 @@ impl UdpSender {
 impl Deliver for UdpSender {
     async fn deliver(&self, chunk: &Chunk) -> Result<Delivered, Failed> {
         let mut server = self.0.lock().await;
-        let socket = server.socket().await.map_err(Failed::passing)?;
+        let socket = server.socket().await.map_err(|error| Failed::passing(error.to_string()))?;
         let mut delivered = Delivered::default();
         let mut refused = |error: &io::Error| {
             delivered.refused += 1;

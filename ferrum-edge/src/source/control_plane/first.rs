@@ -53,7 +53,7 @@ fn documents(document: &Value, place: &str) -> Result<DocumentSet, FirstError> {
 }
 
 async fn fetch(url: &str) -> Result<String, FirstError> {
-    let (endpoint, uri) = Endpoint::of_url(url).map_err(FirstError::Url)?;
+    let (endpoint, uri) = Endpoint::of_url(url).map_err(|error| FirstError::Url(error.to_string()))?;
     let client = PluginCalls.client(endpoint.within(TIMEOUT))?;
     let mut request = Request::new(Body::empty());
     *request.uri_mut() = uri;

@@ -5,7 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gateway_core::plugin::world::usage::{HistoryEntry, KeyUsage, UsageAnswer, UsageChange, UsageStore};
+use gateway_core::plugin::world::usage::{
+    HistoryEntry, KeyUsage, UsageAnswer, UsageChange, UsageError, UsageStore,
+};
 use tokio::runtime::Handle;
 
 use crate::store::{Store, StoreError};
@@ -42,8 +44,8 @@ impl DatabaseUsage {
         let work = self.runtime.spawn(work);
         Box::pin(async move {
             match work.await {
-                Ok(answer) => answer.map_err(|error| error.to_string()),
-                Err(_) => Err("the gateway ends".to_owned()),
+                Ok(answer) => answer.map_err(|error| UsageError::Database(error.into())),
+                Err(_) => Err(UsageError::Ending),
             }
         })
     }

@@ -1,11 +1,12 @@
 //! From a written condition to one that can be evaluated.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 
-use super::text::{Text, remedy_of};
+use super::text::Text;
 use super::written::{self, PathMatch, StatusMatch, TextMatch};
 use super::{Certificate, Condition, ConditionPart, MAX_DEPTH, MAX_PARTS, MediaType};
 use crate::network::canonical_network;
@@ -56,7 +57,7 @@ fn below(at: &str, key: &str) -> String {
 }
 
 impl Compiler {
-    fn add(&mut self, at: &str, key: &str, message: impl Into<String>) -> &mut Problem {
+    fn add(&mut self, at: &str, key: &str, message: impl fmt::Display) -> &mut Problem {
         self.problems.add(below(at, key), message)
     }
 
@@ -157,8 +158,8 @@ impl Compiler {
     fn text(&mut self, written: &TextMatch, at: &str) -> Option<Text> {
         match Text::compile(written) {
             Ok(text) => Some(text),
-            Err((key, message)) => {
-                self.add(at, key, message).remedy = Some(remedy_of(key).to_owned());
+            Err(error) => {
+                self.add(at, error.key(), &error).remedy = Some(error.remedy().to_owned());
                 None
             }
         }

@@ -36,19 +36,55 @@ impl PartialEq for Pattern {
     }
 }
 
+/// The keys of a written match, of which it needs one.
+pub(crate) const WAYS_TO_MATCH: &str = "one of: exact, one_of, prefix, suffix, contains, regex, present";
+
+/// What is wrong with a written match.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TextError {
+    #[error("this says nothing about the value")]
+    Empty,
+    #[error("this names more than one way to match")]
+    Several,
+    #[error("there is no text to compare")]
+    NothingToCompare,
+    #[error("{}", not_a_regex(.pattern, .error))]
+    Regex { pattern: String, error: regex::Error },
+}
+
+impl TextError {
+    /// The key inside the written map; empty for the map itself.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            Self::Empty | Self::Several => "",
+            Self::NothingToCompare => "ignore_case",
+            Self::Regex { .. } => "regex",
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self {
+            Self::Empty | Self::Several => WAYS_TO_MATCH,
+            Self::NothingToCompare => "remove it",
+            Self::Regex { .. } => "see docs.rs/regex for the syntax",
+        }
+    }
+}
+
 impl Text {
     /// From what is written.
     ///
     /// # Errors
-    /// What is wrong, and the key inside the written map.
-    pub(crate) fn compile(written: &TextMatch) -> Result<Self, (&'static str, String)> {
+    /// What is wrong with what is written.
+    pub(crate) fn compile(written: &TextMatch) -> Result<Self, TextError> {
         match written {
             TextMatch::Exact(text) => Ok(Self { rule: one(text), ignore_case: false }),
             TextMatch::Named(named) => Self::named(named),
         }
     }
 
-    fn named(named: &NamedText) -> Result<Self, (&'static str, String)> {
+    fn named(named: &NamedText) -> Result<Self, TextError> {
         let ignore_case = named.ignore_case.unwrap_or(false);
         let bytes = |text: &String| Box::from(text.as_bytes());
         let mut rules = Vec::new();
@@ -59,16 +95,16 @@ impl Text {
         rules.extend(named.contains.as_ref().map(|text| Rule::Contains(bytes(text))));
         rules.extend(named.present.map(|there| if there { Rule::Present } else { Rule::Absent }));
         if let Some(pattern) = &named.regex {
-            rules.push(Rule::Regex(Pattern(regex(pattern, ignore_case).map_err(|told| ("regex", told))?)));
+            rules.push(Rule::Regex(Pattern(regex(pattern, ignore_case)?)));
         }
         let mut rules = rules.into_iter();
         match (rules.next(), rules.next()) {
             (Some(rule), None) if ignore_case && matches!(rule, Rule::Present | Rule::Absent) => {
-                Err(("ignore_case", "there is no text to compare".to_owned()))
+                Err(TextError::NothingToCompare)
             }
             (Some(rule), None) => Ok(Self { rule, ignore_case }),
-            (None, _) => Err(("", "this says nothing about the value".to_owned())),
-            (Some(_), Some(_)) => Err(("", "this names more than one way to match".to_owned())),
+            (None, _) => Err(TextError::Empty),
+            (Some(_), Some(_)) => Err(TextError::Several),
         }
     }
 
@@ -133,18 +169,9 @@ fn matches(regex: &Regex, value: &[u8]) -> bool {
     is_it || std::str::from_utf8(value).is_err() && regex.is_match(String::from_utf8_lossy(value).as_bytes())
 }
 
-/// What to do about a mistake at this key of a written match.
-pub(crate) fn remedy_of(key: &str) -> &'static str {
-    match key {
-        "" => "one of: exact, one_of, prefix, suffix, contains, regex, present",
-        "regex" => "see docs.rs/regex for the syntax",
-        _ => "remove it",
-    }
-}
-
 /// A regex over a whole value; `.` is any character, a line feed too.
-fn regex(pattern: &str, ignore_case: bool) -> Result<Regex, String> {
+fn regex(pattern: &str, ignore_case: bool) -> Result<Regex, TextError> {
     let mut builder = RegexBuilder::new(&anchored(pattern));
     builder.size_limit(MAX_REGEX_BYTES).case_insensitive(ignore_case).dot_matches_new_line(true);
-    builder.build().map_err(|error| not_a_regex(pattern, &error))
+    builder.build().map_err(|error| TextError::Regex { pattern: pattern.to_owned(), error })
 }

@@ -309,8 +309,8 @@ fn post_url(notes: &mut Notes<'_>, key: &str, url: Option<&str>) -> Option<Box<s
         notes.add(key, "is missing");
         return None;
     };
-    if let Err(message) = Endpoint::of_url(url) {
-        notes.add(key, message);
+    if let Err(error) = Endpoint::of_url(url) {
+        notes.add(key, error);
         return None;
     }
     Some(url.into())

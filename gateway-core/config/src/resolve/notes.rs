@@ -1,5 +1,6 @@
 //! Where an object of a document stands, and what is wrong with it.
 
+use std::fmt;
 use std::path::Path;
 
 use crate::problem::{Problem, Problems, ValueProblem};
@@ -25,7 +26,7 @@ impl<'a> Notes<'a> {
     }
 
     /// A problem with `key` of this object.
-    pub(super) fn add(&mut self, key: &str, message: impl Into<String>) -> &mut Problem {
+    pub(super) fn add(&mut self, key: &str, message: impl fmt::Display) -> &mut Problem {
         let dot = if self.at.is_empty() || key.is_empty() { "" } else { "." };
         self.problems.add(format!("{}{dot}{key}", self.at), message)
     }

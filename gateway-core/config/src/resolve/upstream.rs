@@ -8,7 +8,7 @@ use super::backend::{self, Tls};
 use super::known::Group;
 use super::{Notes, ObjectPlace, words};
 use crate::condition::Text;
-use crate::condition::text::remedy_of;
+use crate::condition::text::WAYS_TO_MATCH;
 use crate::file;
 use crate::model::{
     ActiveHealth, Affinity, Algorithm, CookieAttributes, HashOn, PassiveHealth, Probe, SameSite, Sharing,
@@ -298,14 +298,18 @@ fn payload(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<Vec<u8
 /// What the answer to `tcp` and `udp` has to be, if anything is asked of it.
 fn expected(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<Text> {
     const AT: &str = "health_checks.active.expect";
-    let (key, message) = match Text::compile(written.expect.as_ref()?) {
-        Ok(text) if text.fits(None) => ("", "no answer at all would be good".to_owned()),
-        Ok(text) => return Some(text),
-        Err(problem) => problem,
-    };
-    let dot = if key.is_empty() { "" } else { "." };
-    notes.add(&format!("{AT}{dot}{key}"), message).remedy = Some(remedy_of(key).to_owned());
-    None
+    match Text::compile(written.expect.as_ref()?) {
+        Ok(text) if text.fits(None) => {
+            notes.add(AT, "no answer at all would be good").remedy = Some(WAYS_TO_MATCH.to_owned());
+            None
+        }
+        Ok(text) => Some(text),
+        Err(error) => {
+            let dot = if error.key().is_empty() { "" } else { "." };
+            notes.add(&format!("{AT}{dot}{}", error.key()), &error).remedy = Some(error.remedy().to_owned());
+            None
+        }
+    }
 }
 
 fn probe_path(notes: &mut Notes<'_>, path: &str) -> Arc<str> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 
-pub use crate::config::endpoint::{CALL_TIMEOUT, Endpoint, MAX_RESPONSE_BYTES, Server};
+pub use crate::config::endpoint::{CALL_TIMEOUT, Endpoint, EndpointError, MAX_RESPONSE_BYTES, Server};
 use crate::config::problem::Problems;
 use crate::http::body::Body;
 use crate::http::reply::Cause;
@@ -235,11 +235,11 @@ mod tests {
             "https://u:SEC RET@x/",
             "http://SECRET@",
         ] {
-            let refused = Endpoint::of_url(url).map(drop).expect_err("it is refused");
+            let refused = Endpoint::of_url(url).map(drop).expect_err("it is refused").to_string();
             assert!(!refused.contains("SEC"), "{url}: {refused}");
         }
         assert_eq!(
-            Endpoint::of_url("ftp://x/").map(drop).expect_err("it is refused"),
+            Endpoint::of_url("ftp://x/").map(drop).expect_err("it is refused").to_string(),
             "`ftp://x/` must begin with `http://` or `https://`"
         );
     }

@@ -1,11 +1,23 @@
 //! Usage that gateways keep in the database of their configuration, beside it and not in its history.
 
+use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The answer of a store, or why it did not answer.
-pub type UsageAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+pub type UsageAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, UsageError>> + Send + 'a>>;
+
+/// Why a store did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum UsageError {
+    /// The database failed, or refused.
+    #[error(transparent)]
+    Database(Box<dyn Error + Send + Sync>),
+    /// The gateway ends before the answer came.
+    #[error("the gateway ends")]
+    Ending,
+}
 
 /// What all gateways together have used of one key in one period.
 #[derive(Debug, Clone, PartialEq, Eq)]

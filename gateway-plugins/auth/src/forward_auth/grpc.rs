@@ -11,7 +11,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply, final_status};
 use gateway_core::plugin::world::calls::Client;
-use gateway_plugin_common::envoy::{self, HeaderMutation, HeaderValueOption, HttpStatus};
+use gateway_plugin_common::envoy::{self, HeaderMutation, HeaderValueOption, HttpStatus, MutationError};
 use gateway_plugin_common::query::{self, Query};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, TE};
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
@@ -178,6 +178,12 @@ pub(super) struct Grpc {
 /// Why there is no answer.
 pub(super) struct NoAnswer(pub(super) String);
 
+impl From<MutationError> for NoAnswer {
+    fn from(error: MutationError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 impl Grpc {
     /// The question about this request, whose body is whole again afterwards.
     ///
@@ -341,10 +347,10 @@ impl Allowed {
     pub(super) fn apply(self, exchange: &mut Exchange) -> Result<(HeaderMap, ForResponse), NoAnswer> {
         let mut said = HeaderMap::new();
         let alone = HeaderMutation { set_headers: self.headers.clone(), remove_headers: Vec::new() };
-        envoy::apply(&alone, &mut said).map_err(NoAnswer)?;
+        envoy::apply(&alone, &mut said)?;
         let mutation = HeaderMutation { set_headers: self.headers, remove_headers: self.headers_to_remove };
         envoy::withhold_trailers(&mutation, &mut exchange.body);
-        let line = envoy::apply(&mutation, &mut exchange.request.headers).map_err(NoAnswer)?;
+        let line = envoy::apply(&mutation, &mut exchange.request.headers)?;
         if line.path.is_some() {
             exchange.forward_path = line.path;
         }
@@ -372,7 +378,7 @@ impl Allowed {
             let headers = if adds { &mut response.add } else { &mut response.set };
             let mutation =
                 HeaderMutation { set_headers: vec![option.among_its_own()], remove_headers: Vec::new() };
-            envoy::apply(&mutation, headers).map_err(NoAnswer)?;
+            envoy::apply(&mutation, headers)?;
         }
         Ok((said, response))
     }
@@ -395,7 +401,7 @@ impl Denied {
         let mut reply = Reply::new(cause).status(status).reason("forward_auth_refused");
         let set_headers = self.headers.into_iter().map(HeaderValueOption::among_its_own).collect();
         let mutation = HeaderMutation { set_headers, remove_headers: Vec::new() };
-        envoy::apply(&mutation, &mut reply.headers).map_err(NoAnswer)?;
+        envoy::apply(&mutation, &mut reply.headers)?;
         if dialect == Dialect::Grpc {
             reply.headers.remove(CONTENT_TYPE);
             return Ok(if self.body.is_empty() { reply } else { reply.detail(self.body) });

@@ -7,10 +7,11 @@ use arc_swap::ArcSwapOption;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::calls::{CallError, Client, Endpoint};
+use gateway_core::plugin::world::calls::{CallError, Client};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::record::Metric;
+use gateway_plugin_common::server_url::{self, ServerUrlError};
 use gateway_plugin_common::strict_json;
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
@@ -98,8 +99,7 @@ impl Source {
         is_discovery: bool,
         pace: Pace,
     ) -> Result<Self, Problems> {
-        let first =
-            client(world, url, ca_path.clone(), pace).map_err(|message| Problems::one("", message))?;
+        let first = client(world, url, ca_path.clone(), pace).map_err(|error| Problems::one("", error))?;
         let count = |result| world.meters().counter(FETCHES, &["issuer", "result"], &[issuer, result]);
         Ok(Self {
             issuer: issuer.to_owned(),
@@ -237,8 +237,7 @@ impl Source {
         if uri.scheme_str() == Some("https") && !url.starts_with("https://") {
             return Err(KeysError::NotEncrypted(uri.clone()));
         }
-        let made = client(&self.world, url, self.ca_path.clone(), self.pace);
-        let (client, uri) = made.map_err(KeysError::Client)?;
+        let (client, uri) = client(&self.world, url, self.ca_path.clone(), self.pace)?;
         let keys = KeySet::read(&get(&client, &uri).await?).ok_or(KeysError::NoKeySet(uri))?;
         self.held.about.store(Some(Arc::new(about)));
         Ok(keys)
@@ -259,8 +258,8 @@ enum KeysError {
     #[error("{0} names keys that are not behind https")]
     NotEncrypted(Uri),
     /// The URL that the discovery document names.
-    #[error("{0}")]
-    Client(String),
+    #[error(transparent)]
+    Client(#[from] ServerUrlError),
     #[error("{uri}: {error}")]
     Call { uri: Uri, error: CallError },
     #[error("{uri} answers {status}")]
@@ -272,12 +271,12 @@ fn client(
     url: &str,
     ca_path: Option<std::path::PathBuf>,
     pace: Pace,
-) -> Result<(Client, Uri), String> {
-    let (endpoint, uri) = Endpoint::of_url(url)?;
-    let mut endpoint = endpoint.trusting(ca_path).within_setting(pace.timeout, pace.timeout_setting);
-    endpoint.max_response = MAX_DOCUMENT;
-    let client = world.own_client(endpoint).map_err(|problems| problems.messages())?;
-    Ok((client, uri))
+) -> Result<(Client, Uri), ServerUrlError> {
+    server_url::own_client(world, url, |endpoint| {
+        let mut endpoint = endpoint.trusting(ca_path).within_setting(pace.timeout, pace.timeout_setting);
+        endpoint.max_response = MAX_DOCUMENT;
+        endpoint
+    })
 }
 
 async fn get(client: &Client, uri: &Uri) -> Result<bytes::Bytes, KeysError> {

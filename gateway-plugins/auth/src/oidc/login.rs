@@ -1,5 +1,7 @@
 //! Logins: the browser is sent to the provider, and comes back with a code.
 
+use std::fmt;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Oidc;
 use super::cookies::Cookies;
+use super::failure::Failure;
 use super::page::{self, WayOn};
-use super::provider::Failure;
 use super::seal::random;
 use super::session::Session;
 use super::visit::BrowserVisit;
@@ -100,7 +102,7 @@ pub(super) fn bad(reason: &'static str, detail: &'static str) -> Box<Reply> {
 
 impl Oidc {
     /// The refusal while the provider can't be asked; why is in the log and in the record.
-    pub(super) fn unavailable(&self, exchange: &mut Exchange, why: &str) -> Box<Reply> {
+    pub(super) fn unavailable(&self, exchange: &mut Exchange, why: impl fmt::Display) -> Box<Reply> {
         self.counts.failed.add(1);
         exchange.note_failure(format!("{}: {why}", self.issuer));
         tracing::warn!(provider = %self.issuer, %why, "the OpenID provider gives no answer");
@@ -146,7 +148,7 @@ impl Oidc {
     ) -> Box<Reply> {
         let endpoint = match self.provider.needed("authorization_endpoint").await {
             Ok(endpoint) => endpoint,
-            Err(failure) => return self.unavailable(exchange, &failure.to_string()),
+            Err(failure) => return self.unavailable(exchange, failure),
         };
         let reply = random().and_then(|state| self.begun(visit, &endpoint, target, state));
         reply.map_or_else(|| Box::new(Reply::new(Cause::Internal)), Box::new)
@@ -217,7 +219,7 @@ impl Oidc {
         let redirect_uri = self.redirect_uri(visit);
         match self.provider.redeem(code, &login.verifier, &redirect_uri, &login.nonce).await {
             Ok(session) => self.landed(visit, &session, &name, &login.target),
-            Err(Failure::Unavailable(why)) => self.unavailable(exchange, &why),
+            Err(Failure::Unavailable(why)) => self.unavailable(exchange, why),
             Err(Failure::Refused) => {
                 self.counts.refused.add(1);
                 let reply = Reply::new(Cause::Forbidden).reason("oidc_code");
@@ -261,7 +263,7 @@ impl Oidc {
         }
         let endpoint = match self.provider.needed("authorization_endpoint").await {
             Ok(endpoint) => endpoint,
-            Err(failure) => return self.unavailable(exchange, &failure.to_string()),
+            Err(failure) => return self.unavailable(exchange, failure),
         };
         let state = random().map(|state| state + AGAIN);
         let reply = state.and_then(|state| self.begun(visit, &endpoint, target, state));

@@ -11,9 +11,9 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::Value;
 
 use super::Oidc;
+use super::failure::Failure;
 use super::login::{bad, redirect};
 use super::page::{self, WayOn};
-use super::provider::Failure;
 use super::session::OpenSession;
 use super::visit::BrowserVisit;
 use crate::credential::now;
@@ -135,7 +135,7 @@ impl Oidc {
         let Ok(token) = Token::read_logout(token.as_bytes()) else { return invalid() };
         match self.provider.check(&token).await {
             Ok(()) => {}
-            Err(Failure::Unavailable(why)) => return self.unavailable(exchange, &why),
+            Err(Failure::Unavailable(why)) => return self.unavailable(exchange, why),
             Err(_) => return invalid(),
         }
         let claims = &token.claims;

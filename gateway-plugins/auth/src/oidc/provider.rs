@@ -11,6 +11,7 @@ use gateway_plugin_common::strict_json;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value};
 
+use super::failure::{Failure, NoAnswer};
 use super::session::{OpenSession, Session};
 use crate::credential::now;
 use crate::jose::{Algorithm, Rules, Token, TokenError};
@@ -46,27 +47,6 @@ pub(super) struct Tokens {
     expires: u64,
 }
 
-/// Why there are no tokens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// The provider refuses: the code or the refresh token is not good.
-    Refused,
-    /// It can't be reached, or its answer can't be used: why.
-    Unavailable(String),
-    /// The ID token is not good.
-    Token(TokenError),
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Refused => f.write_str("it refuses"),
-            Self::Unavailable(why) => f.write_str(why),
-            Self::Token(fault) => f.write_str(fault.words().1),
-        }
-    }
-}
-
 impl Provider {
     /// A URL of the discovery document.
     pub(super) async fn url(&self, name: &str) -> Option<String> {
@@ -87,9 +67,9 @@ impl Provider {
     /// A URL of the discovery document that a provider must have.
     pub(super) async fn needed(&self, name: &str) -> Result<String, Failure> {
         self.url(name).await.ok_or_else(|| {
-            Failure::Unavailable(match self.source.about() {
-                Some(_) => format!("its discovery document has no `{name}`"),
-                None => self.source.why(),
+            Failure::from(match self.source.about() {
+                Some(_) => NoAnswer::NoUrl(name.to_owned()),
+                None => NoAnswer::Source(self.source.why()),
             })
         })
     }
@@ -100,34 +80,33 @@ impl Provider {
         url: &str,
         fields: &[(&str, &str)],
         within: Duration,
-    ) -> Result<Response<Bytes>, String> {
-        let busy = || "too many calls wait for it".to_owned();
+    ) -> Result<Response<Bytes>, NoAnswer> {
         let turn = tokio::time::timeout(self.timeout, self.turns.take()).await;
-        let _turn = turn.map_err(|_| busy())?.map_err(|_| busy())?;
+        let _turn = turn.map_err(|_| NoAnswer::Busy)?.map_err(|_| NoAnswer::Busy)?;
         let setting = if within == self.timeout { "timeout" } else { "" };
         let (client, uri) = server_url::own_client(&self.world, url, |endpoint| {
             let mut endpoint = endpoint.trusting(self.ca_path.clone()).within_setting(within, setting);
             endpoint.max_response = MAX_ANSWER;
             endpoint
         })?;
-        let request = self.oauth.post(&uri, fields).map_err(|error| error.to_string())?;
-        client.fetch(request).await.map_err(|error| format!("{uri}: {error}"))
+        let request = self.oauth.post(&uri, fields)?;
+        client.fetch(request).await.map_err(|error| NoAnswer::Call { uri, error })
     }
 
     /// Has the provider forget a refresh token (RFC 7009), where it can.
-    pub(super) async fn revoke(&self, token: &str) -> Result<(), String> {
+    pub(super) async fn revoke(&self, token: &str) -> Result<(), NoAnswer> {
         let Some(url) = self.url("revocation_endpoint").await else { return Ok(()) };
         let fields = [("token", token), ("token_type_hint", "refresh_token")];
         match self.post(&url, &fields, self.timeout).await?.status() {
             StatusCode::OK => Ok(()),
-            status => Err(format!("{url} answers {status}")),
+            status => Err(NoAnswer::Status { url, status, error: None }),
         }
     }
 
     /// Asks the token endpoint.
     async fn tokens(&self, fields: &[(&str, &str)], within: Duration) -> Result<Tokens, Failure> {
         let url = self.needed("token_endpoint").await?;
-        let response = self.post(&url, fields, within).await.map_err(Failure::Unavailable)?;
+        let response = self.post(&url, fields, within).await?;
         let answer = strict_json::object(response.body());
         let text = |name: &str| answer.as_ref()?.get(name)?.as_str().map(str::to_owned);
         match response.status() {
@@ -135,13 +114,12 @@ impl Provider {
             StatusCode::BAD_REQUEST if text("error").as_deref() == Some("invalid_grant") => {
                 return Err(Failure::Refused);
             }
-            StatusCode::OK => return Err(Failure::Unavailable(format!("{url} gives no JSON object"))),
+            StatusCode::OK => return Err(NoAnswer::NotJson(url).into()),
             status => {
                 // What RFC 6749 §5.2 allows in `error`, so that the log has nothing else of the answer.
                 let is_word = |c: char| matches!(c, ' '..='~') && c != '"' && c != '\\';
                 let error = text("error").filter(|error| error.len() <= 100 && error.chars().all(is_word));
-                let error = error.map_or_else(String::new, |error| format!(" ({error})"));
-                return Err(Failure::Unavailable(format!("{url} answers {status}{error}")));
+                return Err(NoAnswer::Status { url, status, error }.into());
             }
         }
         let seconds = answer.as_ref().and_then(|answer| answer.get("expires_in")).and_then(Value::as_u64);
@@ -177,7 +155,7 @@ impl Provider {
             refresh_token: tokens.refresh_token,
             expires: tokens.expires,
             began: now(),
-            id: super::seal::random().ok_or_else(|| Failure::Unavailable("there is no randomness".into()))?,
+            id: super::seal::random().ok_or(NoAnswer::NoRandomness)?,
             sid: None,
         })
     }
@@ -197,8 +175,7 @@ impl Provider {
             ("code_verifier", verifier),
         ];
         let mut tokens = self.tokens(&fields, self.timeout).await?;
-        let none = || Failure::Unavailable("its token endpoint gives no ID token".into());
-        let id_token = tokens.id_token.take().ok_or_else(none)?;
+        let id_token = tokens.id_token.take().ok_or(NoAnswer::NoIdToken)?;
         let claims = self.verify(&id_token, None).await?;
         if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
             return Err(Failure::Token(TokenError::Claim));
@@ -284,7 +261,7 @@ impl Provider {
             None => {
                 // Only newer keys can tell, and nobody where the provider could not be asked for them.
                 let asked = self.source.ask(known.as_ref()).await;
-                let none = || Failure::Unavailable(self.source.why());
+                let none = || Failure::from(NoAnswer::Source(self.source.why()));
                 let keys = self.source.keys().ok_or_else(none)?;
                 match keys.verify(token) {
                     Some(verified) => verified,

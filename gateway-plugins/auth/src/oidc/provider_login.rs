@@ -8,8 +8,9 @@ use gateway_core::plugin::World;
 use serde_json::{Map, Value};
 
 use super::build::{ProviderPlace, provider, scopes};
+use super::failure::Failure;
 use super::login::Authorization;
-use super::provider::{Failure, Provider};
+use super::provider::Provider;
 use super::seal::random;
 use crate::assertion::KeySettings;
 use crate::jose::{Algorithm, claims};
@@ -137,7 +138,7 @@ impl ProviderLogin {
 fn failure(failure: Failure) -> LoginFailure {
     match failure {
         Failure::Refused => LoginFailure::Refused("the login is not valid any more"),
-        Failure::Unavailable(why) => LoginFailure::Unavailable(why),
+        Failure::Unavailable(why) => LoginFailure::Unavailable(why.to_string()),
         Failure::Token(fault) => LoginFailure::Refused(fault.words().1),
     }
 }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::failure::NoAnswer;
 use crate::credential::now;
 use crate::jose::Token;
 
@@ -164,7 +165,22 @@ impl Ended {
 }
 
 /// What refreshing a session came to: `None` when the provider refuses; an error, when it gives no answer, says why.
-pub(super) type Refreshed = Result<Option<Arc<OpenSession>>, String>;
+pub(super) type Refreshed = Result<Option<Arc<OpenSession>>, RefreshError>;
+
+/// Why a refresh has no answer. All that wait for it are told.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum RefreshError {
+    #[error("{0}")]
+    Provider(Arc<NoAnswer>),
+    #[error("the refresh was broken off")]
+    BrokenOff,
+    #[error("no refresh within {0:?}, which is what `timeout` allows")]
+    Late(Duration),
+    #[error("too many sessions are being refreshed")]
+    TooMany,
+    #[error("the session was refreshed too often")]
+    TooOften,
+}
 
 /// When a refresh came to its end, and with what.
 type RefreshEnd = (Instant, Refreshed);
@@ -177,12 +193,12 @@ impl RefreshWait {
     pub(super) async fn within(
         mut self,
         timeout: Duration,
-    ) -> Result<(Instant, Option<Arc<OpenSession>>), String> {
+    ) -> Result<(Instant, Option<Arc<OpenSession>>), RefreshError> {
         let ended = async { self.0.wait_for(Option::is_some).await.ok()?.clone() };
         match tokio::time::timeout(timeout, ended).await {
             Ok(Some((ended, refreshed))) => Ok((ended, refreshed?)),
-            Ok(None) => Err("the refresh was broken off".into()),
-            Err(_) => Err(format!("no refresh within {timeout:?}, which is what `timeout` allows")),
+            Ok(None) => Err(RefreshError::BrokenOff),
+            Err(_) => Err(RefreshError::Late(timeout)),
         }
     }
 
@@ -288,7 +304,7 @@ mod tests {
         tokio::time::advance(time(59)).await;
         assert!(joined("rt-1", Ok(None)).is_some());
         assert_eq!(begun.load(Relaxed), 1);
-        assert!(joined("rt-2", Err("away".into())).expect("room").within(time(1)).await.is_err());
+        assert!(joined("rt-2", Err(RefreshError::BrokenOff)).expect("room").within(time(1)).await.is_err());
         assert!(joined("rt-2", Ok(None)).expect("room").within(time(1)).await.is_err(), "the same failure");
         tokio::time::advance(time(5)).await;
         assert!(joined("rt-1", Ok(None)).is_some() && joined("rt-2", Ok(None)).is_some());

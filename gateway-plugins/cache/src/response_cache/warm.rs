@@ -11,7 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::http::body::Body;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::calls::{Client, Endpoint};
+use gateway_core::plugin::world::calls::{Client, Endpoint, EndpointError};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::record::Metric;
@@ -122,13 +122,22 @@ impl WarmUp {
     }
 }
 
+/// Why a URL can't be fetched.
+#[derive(Debug, thiserror::Error)]
+enum WarmUrlError {
+    #[error(transparent)]
+    Url(#[from] EndpointError),
+    #[error("`{url}` can't be fetched: `through` has no listener with {scheme}")]
+    NoListener { url: String, scheme: String },
+}
+
 /// A URL that can be fetched through a listener with one of these schemes.
-fn url(text: &str, schemes: &[&str]) -> Result<Uri, String> {
+fn url(text: &str, schemes: &[&str]) -> Result<Uri, WarmUrlError> {
     let (_, uri) = Endpoint::of_url(text)?;
-    let scheme = uri.scheme_str().unwrap_or_default();
-    match schemes.contains(&scheme) {
+    let scheme = uri.scheme_str().unwrap_or_default().to_owned();
+    match schemes.contains(&scheme.as_str()) {
         true => Ok(uri),
-        false => Err(format!("`{text}` can't be fetched: `through` has no listener with {scheme}")),
+        false => Err(WarmUrlError::NoListener { url: text.to_owned(), scheme }),
     }
 }
 
@@ -197,7 +206,7 @@ impl Warmer {
             Some(texts) => {
                 let read = texts.iter().enumerate().map(|(n, text)| (n, url(text, &schemes)));
                 let read = read.filter_map(|(n, read)| {
-                    read.inspect_err(|why| _ = problems.add(format!("urls[{n}]"), why.clone())).ok()
+                    read.inspect_err(|why| _ = problems.add(format!("urls[{n}]"), why)).ok()
                 });
                 read.collect()
             }

@@ -13,7 +13,7 @@ use redis::{
 };
 
 use super::cluster::NodeAccess;
-use super::transport::{BoundedConnection, Transport, settings};
+use super::transport::{BoundedConnection, RedisTlsError, Transport, settings};
 
 /// A connection; a clone is the same one.
 #[derive(Clone)]
@@ -36,12 +36,23 @@ impl RedisConnection {
     }
 }
 
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error(transparent)]
+    Tls(#[from] RedisTlsError),
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+    #[error("not in time")]
+    Late,
+}
+
 /// Connects, within the time for it. Answers may have what plugins store in one place, and [`super::transport::MAX_ANSWER`].
 pub(super) async fn connect(
     server: &RedisServer,
     files: &Arc<dyn Files>,
     stored: &Arc<AtomicU64>,
-) -> Result<RedisConnection, String> {
+) -> Result<RedisConnection, ConnectError> {
     let dial = Dial { server, transport: Transport::of(server, files, stored.clone())? };
     let connecting = async {
         match &server.mode {
@@ -51,8 +62,8 @@ pub(super) async fn connect(
         }
     };
     match tokio::time::timeout(server.connect_timeout, connecting).await {
-        Ok(connected) => connected.map_err(|error| error.to_string()),
-        Err(_) => Err("not in time".into()),
+        Ok(connected) => Ok(connected?),
+        Err(_) => Err(ConnectError::Late),
     }
 }
 

@@ -313,7 +313,7 @@ impl Hub {
             None => tokio::select! {
                 connected = connect(server, &self.files, &self.stored) => match connected {
                     Ok(connection) => connection,
-                    Err(why) => return ServiceEnd::Lost(why),
+                    Err(error) => return ServiceEnd::Lost(error.to_string()),
                 },
                 () = changed(servers, &self.name, server) => return ServiceEnd::Changed,
                 () = control.ended() => return ServiceEnd::Over,

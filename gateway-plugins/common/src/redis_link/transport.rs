@@ -1,7 +1,7 @@
 //! Connections whose answers are bounded: every byte of a Redis server comes through here.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use redis::{
     AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisFuture,
     RedisResult, Value,
 };
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -29,6 +29,26 @@ const MAX_FILE: u64 = 4 << 20;
 /// Bytes of an answer, beside what a plugin stores: the longest are a cluster's nodes and what was purged.
 pub(super) const MAX_ANSWER: u64 = 4 << 20;
 
+/// Why TLS to a server can't be set up.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RedisTlsError {
+    #[error("{} can't be read: {error}", .path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("{}: {error}", .path.display())]
+    Pem { path: PathBuf, error: pem::Error },
+    #[error("{} has no certificate", .0.display())]
+    NoCertificate(PathBuf),
+    #[error("{} has no key: {error}", .path.display())]
+    NoKey { path: PathBuf, error: pem::Error },
+    /// A certificate that is no root, or does not belong to its key.
+    #[error("{}: {error}", .path.display())]
+    Certificate { path: PathBuf, error: rustls::Error },
+    #[error("there is no root that the server's certificate may come from")]
+    NoRoots,
+    #[error(transparent)]
+    Versions(#[from] rustls::Error),
+}
+
 /// How servers are reached.
 pub(super) struct Transport {
     tls: Option<TlsConnector>,
@@ -42,7 +62,7 @@ impl Transport {
         server: &RedisServer,
         files: &Arc<dyn Files>,
         stored: Arc<AtomicU64>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RedisTlsError> {
         let tls = server.is_encrypted.then(|| tls(server, files)).transpose()?;
         Ok(Self { tls: tls.map(|config| TlsConnector::from(Arc::new(config))), stored })
     }
@@ -81,48 +101,49 @@ pub(super) fn settings(login: Option<&RedisLogin>, database: u32) -> RedisConnec
     settings
 }
 
-fn tls(server: &RedisServer, files: &Arc<dyn Files>) -> Result<ClientConfig, String> {
+fn tls(server: &RedisServer, files: &Arc<dyn Files>) -> Result<ClientConfig, RedisTlsError> {
     let read = |path: &Path| match files.read(path, MAX_FILE) {
         Ok(bytes) => Ok(bytes.to_vec()),
-        Err(error) => Err(format!("{} can't be read: {error}", path.display())),
+        Err(error) => Err(RedisTlsError::Read { path: path.to_owned(), error }),
+    };
+    let unusable = |path: &Path| {
+        let path = path.to_owned();
+        move |error| RedisTlsError::Certificate { path, error }
     };
     let mut roots = RootCertStore::empty();
     match &server.ca_path {
         Some(path) => {
             for root in certificates(path, &read(path)?)? {
-                roots.add(root).map_err(|error| format!("{}: {error}", path.display()))?;
+                roots.add(root).map_err(unusable(path))?;
             }
         }
         None => _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
     }
     if roots.is_empty() {
-        return Err("there is no root that the server's certificate may come from".into());
+        return Err(RedisTlsError::NoRoots);
     }
     // The one TLS provider of the process.
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(roots);
     match &server.client_cert {
         None => Ok(config.with_no_client_auth()),
         Some((cert, key)) => {
             let chain = certificates(cert, &read(cert)?)?;
             let key_of = PrivateKeyDer::from_pem_slice(&read(key)?)
-                .map_err(|error| format!("{} has no key: {error}", key.display()))?;
-            config
-                .with_client_auth_cert(chain, key_of)
-                .map_err(|error| format!("{}: {error}", cert.display()))
+                .map_err(|error| RedisTlsError::NoKey { path: key.clone(), error })?;
+            config.with_client_auth_cert(chain, key_of).map_err(unusable(cert))
         }
     }
 }
 
-fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, RedisTlsError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match read {
-        Ok(read) if read.is_empty() => Err(format!("{} has no certificate", path.display())),
+        Ok(read) if read.is_empty() => Err(RedisTlsError::NoCertificate(path.to_owned())),
         Ok(read) => Ok(read),
-        Err(error) => Err(format!("{}: {error}", path.display())),
+        Err(error) => Err(RedisTlsError::Pem { path: path.to_owned(), error }),
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Millis, Seconds};
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::calls::{Client, Endpoint};
+use gateway_core::plugin::world::calls::{Client, Endpoint, EndpointError};
+use http::Uri;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -225,7 +226,7 @@ pub(super) struct Limits {
 pub(super) struct Server {
     pub(super) name: String,
     pub(super) client: Client,
-    pub(super) uri: http::Uri,
+    pub(super) uri: Uri,
 }
 
 /// Checks settings; all that is wrong with them goes to `problems`.
@@ -293,22 +294,34 @@ fn is_snake(name: &str) -> bool {
 }
 
 fn server(name: String, call: Call, world: &World, problems: &mut Problems) -> Option<Server> {
-    let made = Endpoint::of_url(&call.url).and_then(|(endpoint, uri)| {
-        if uri.query().is_some() {
-            return Err("a URL here must not have a query; give it with `path` in the script".to_owned());
-        }
-        let mut endpoint = endpoint.trusting(call.ca_path).within_setting(call.timeout.duration(), "timeout");
-        endpoint.max_response = call.max_response.0;
-        let client = world.client(endpoint).map_err(|problems| problems.to_string())?;
-        Ok((client, uri))
-    });
-    match made {
+    match client(call, world) {
         Ok((client, uri)) => Some(Server { name, client, uri }),
-        Err(message) => {
-            problems.add(format!("config.calls.{name}.url"), message);
+        Err(error) => {
+            problems.add(format!("config.calls.{name}.url"), error);
             None
         }
     }
+}
+
+/// Why a script can't call a server.
+#[derive(Debug, thiserror::Error)]
+enum CalleeError {
+    #[error(transparent)]
+    Url(#[from] EndpointError),
+    #[error("a URL here must not have a query; give it with `path` in the script")]
+    Query,
+    #[error(transparent)]
+    Client(#[from] Problems),
+}
+
+fn client(call: Call, world: &World) -> Result<(Client, Uri), CalleeError> {
+    let (endpoint, uri) = Endpoint::of_url(&call.url)?;
+    if uri.query().is_some() {
+        return Err(CalleeError::Query);
+    }
+    let mut endpoint = endpoint.trusting(call.ca_path).within_setting(call.timeout.duration(), "timeout");
+    endpoint.max_response = call.max_response.0;
+    Ok((world.client(endpoint)?, uri))
 }
 
 /// Names of record fields that all configurations of this process may have had in all.

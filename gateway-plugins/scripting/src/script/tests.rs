@@ -331,7 +331,7 @@ async fn a_changed_file_is_loaded_and_a_broken_one_is_not() {
     script.refresh().unwrap();
     assert!(Arc::ptr_eq(&first, &script.program.load_full()), "nothing has changed");
     disk.write("s.rhai", "fn on_request(request) { let x = ; }");
-    let error = script.refresh().unwrap_err();
+    let error = script.refresh().unwrap_err().to_string();
     assert!(error.starts_with("s.rhai: line 1, column 34: "), "{error}");
     assert!(Arc::ptr_eq(&first, &script.program.load_full()), "the one of before stays");
     disk.write("s.rhai", "fn on_response(request, response) {}");

@@ -9,7 +9,7 @@ use gateway_core::config::model::BackendHttp;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Millis};
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::calls::{Client, Endpoint};
+use gateway_core::plugin::world::calls::{Client, Endpoint, EndpointError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -219,8 +219,8 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
         let place = format!("config.calls.{name}.url");
         match callee(name, call, world) {
             Ok(callee) => servers.push(callee),
-            Err(message) => {
-                problems.add(place, message);
+            Err(error) => {
+                problems.add(place, error);
             }
         }
     }
@@ -270,10 +270,21 @@ pub(super) fn only_for_proxy_wasm(rules: &Rules, problems: &mut Problems) {
     }
 }
 
-fn callee(name: String, call: Call, world: &World) -> Result<Callee, String> {
+/// Why a module can't call a server.
+#[derive(Debug, thiserror::Error)]
+enum CalleeError {
+    #[error(transparent)]
+    Url(#[from] EndpointError),
+    #[error("a URL here has no path; the module says what it asks for")]
+    Path,
+    #[error(transparent)]
+    Client(#[from] Problems),
+}
+
+fn callee(name: String, call: Call, world: &World) -> Result<Callee, CalleeError> {
     let (endpoint, uri) = Endpoint::of_url(&call.url)?;
     if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
-        return Err("a URL here has no path; the module says what it asks for".to_owned());
+        return Err(CalleeError::Path);
     }
     let (timeout, stream_timeout) = (call.timeout.duration(), call.stream_timeout.duration());
     let mut endpoint = endpoint.trusting(call.ca_path).within_setting(timeout, "timeout");
@@ -283,11 +294,10 @@ fn callee(name: String, call: Call, world: &World) -> Result<Callee, String> {
     streams.http = BackendHttp::Http2;
     // Each message is bounded instead.
     streams.max_response = u64::MAX;
-    let client = |endpoint| world.client(endpoint).map_err(|problems| problems.to_string());
     Ok(Callee {
         name,
-        calls: client(endpoint)?,
-        streams: client(streams)?,
+        calls: world.client(endpoint)?,
+        streams: world.client(streams)?,
         timeout,
         stream_timeout,
         max_message: call.max_response.0,

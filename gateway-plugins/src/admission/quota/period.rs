@@ -19,9 +19,18 @@ pub(in crate::admission) enum Period {
     Seconds(u64),
 }
 
+/// Why a text is no period.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::admission) enum PeriodError {
+    #[error("`{0}` is neither `day`, `week`, `month` nor a duration")]
+    Unknown(String),
+    #[error("a period has at least 1 second and at most 3660 days")]
+    OutOfRange,
+}
+
 impl Period {
     /// Reads what a setting says.
-    pub(in crate::admission) fn read(text: &str) -> Result<Self, String> {
+    pub(in crate::admission) fn read(text: &str) -> Result<Self, PeriodError> {
         match text {
             "day" => return Ok(Self::Day),
             "week" => return Ok(Self::Week),
@@ -30,8 +39,8 @@ impl Period {
         }
         match Unit::Seconds.read(text) {
             Ok(seconds @ 1..=LONGEST) => Ok(Self::Seconds(seconds)),
-            Ok(_) => Err("a period has at least 1 second and at most 3660 days".into()),
-            Err(_) => Err(format!("`{text}` is neither `day`, `week`, `month` nor a duration")),
+            Ok(_) => Err(PeriodError::OutOfRange),
+            Err(_) => Err(PeriodError::Unknown(text.to_owned())),
         }
     }
 

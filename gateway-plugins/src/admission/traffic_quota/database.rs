@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
-use gateway_core::plugin::world::usage::UsageStore;
+use gateway_core::plugin::world::usage::{UsageError, UsageStore};
 use tokio::sync::{Mutex, Notify};
 
 use super::accounts::Accounts;
@@ -92,7 +92,7 @@ impl StoredAccounts {
         }
     }
 
-    async fn exchange(&self, accounts: &Accounts, is_last: bool) -> Result<(), String> {
+    async fn exchange(&self, accounts: &Accounts, is_last: bool) -> Result<(), UsageError> {
         let changes = accounts.changes(is_last);
         match self.store.exchange(&self.config, changes.clone(), unix_now()).await {
             Ok(usage) => {

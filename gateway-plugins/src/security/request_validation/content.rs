@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::dialect::SchemaDialect;
 use super::instance::Instance;
-use super::schema::Schema;
+use super::schema::{Schema, SchemaError};
 use super::values::{self, MAX_PAIRS, ValueShape};
 use super::{ValidationRefusal, media_type};
 use crate::security::multipart;
@@ -44,7 +44,7 @@ impl ObjectSchema {
         schema: &Value,
         components: Option<&Arc<Value>>,
         written: SchemaDialect,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SchemaError> {
         let properties = values::properties(root, schema);
         Ok(Self { schema: Schema::compile(schema, components, written)?, properties })
     }

@@ -1,5 +1,6 @@
 //! An OpenAPI document (3.0 or 3.1) as rules for requests.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -165,11 +166,22 @@ impl OpenApi {
     }
 }
 
-fn load(path: &Path, world: &World) -> Result<Value, String> {
-    let bytes = world.settings_file(path, MAX_DOCUMENT).map_err(|error| error.to_string())?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+/// Why a document can't be read.
+#[derive(Debug, thiserror::Error)]
+enum DocumentError {
+    #[error(transparent)]
+    File(#[from] io::Error),
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    #[error(transparent)]
+    Syntax(#[from] Problems),
+}
+
+fn load(path: &Path, world: &World) -> Result<Value, DocumentError> {
+    let bytes = world.settings_file(path, MAX_DOCUMENT)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| DocumentError::NotUtf8)?;
     // By the rules of the gateway's own file, YAML 1.2: `no` and `on` are text, `012` is twelve.
-    file::foreign(text, &Origin::default()).map_err(|problems| problems.to_string())
+    Ok(file::foreign(text, &Origin::default())?)
 }
 
 /// The path of the document's first server; one with variables has none.

@@ -16,6 +16,22 @@ pub(super) enum ParameterLocation {
     Cookie,
 }
 
+/// Why a parameter can't be checked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ParameterError {
+    #[error("`in` is not path, query, header or cookie")]
+    Location,
+    #[error("`name` is missing or malformed")]
+    Name,
+    #[error("the style `{0}` can't be checked")]
+    Style(String),
+    #[error(
+        "objects in parameters can be checked as `deepObject` in queries or as `content` of application/json, and \
+         nothing else as `deepObject`"
+    )]
+    ObjectStyle,
+}
+
 pub(super) struct Parameter {
     place: ParameterLocation,
     name: String,
@@ -46,7 +62,7 @@ impl Parameter {
         written: &Value,
         root: &Value,
         compile: impl FnOnce(&Value) -> Option<Schema>,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, ParameterError> {
         let text = |key| written.get(key).and_then(Value::as_str);
         let place = match text("in") {
             Some("path") => ParameterLocation::Path,
@@ -54,13 +70,13 @@ impl Parameter {
             Some("header") => ParameterLocation::Header,
             Some("cookie") => ParameterLocation::Cookie,
             _ => {
-                return Err("`in` is not path, query, header or cookie".into());
+                return Err(ParameterError::Location);
             }
         };
         let name = text("name").unwrap_or_default().to_owned();
         let is_header = place == ParameterLocation::Header;
         if name.is_empty() || (is_header && HeaderName::from_bytes(name.as_bytes()).is_err()) {
-            return Err("`name` is missing or malformed".into());
+            return Err(ParameterError::Name);
         }
         // These are not parameters (OpenAPI 3.1 §4.8.12.1).
         if is_header
@@ -86,7 +102,7 @@ impl Parameter {
             "pipeDelimited" => Some('|'),
             "deepObject" if place == ParameterLocation::Query => None,
             _ => {
-                return Err(format!("the style `{style}` can't be checked"));
+                return Err(ParameterError::Style(style.to_owned()));
             }
         };
         let shape = schema.map_or_else(ValueShape::text, |schema| ValueShape::of(root, schema));
@@ -95,9 +111,7 @@ impl Parameter {
         let deep = (style == "deepObject" && content.is_none())
             .then(|| schema.map_or_else(Vec::new, |schema| values::properties(root, schema)));
         if is_object != deep.is_some() && content.is_none() {
-            let why = "objects in parameters can be checked as `deepObject` in queries or as `content` of application/json, and \
-                       nothing else as `deepObject`";
-            return Err(why.into());
+            return Err(ParameterError::ObjectStyle);
         }
         let schema = schema.and_then(compile);
         let required =

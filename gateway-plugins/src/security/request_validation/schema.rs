@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gateway_plugin_common::flat_json::FlatJson;
-use jsonschema::{Draft, Validator};
+use jsonschema::{Draft, ValidationError, Validator};
 use serde_json::Value;
 
 use super::dialect::SchemaDialect;
@@ -21,15 +21,32 @@ pub(super) struct Schema {
     locator: Locator,
 }
 
+/// Why a schema can't be compiled.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SchemaError {
+    #[error("a schema is an object or a boolean")]
+    Kind,
+    #[error("the schema can't be used{place}: {0}", place = place(.0))]
+    Unusable(#[source] ValidationError<'static>),
+}
+
+/// Where the schema is wrong, unless that is its root.
+fn place(error: &ValidationError<'_>) -> String {
+    match error.schema_path().to_string().as_str() {
+        "" => String::new(),
+        place => format!(" at {place}"),
+    }
+}
+
 impl Schema {
     /// Compiles a schema; references lead into `components`, or into itself.
     pub(super) fn compile(
         schema: &Value,
         components: Option<&Arc<Value>>,
         written: SchemaDialect,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SchemaError> {
         if !matches!(schema, Value::Object(_) | Value::Bool(_)) && components.is_none() {
-            return Err("a schema is an object or a boolean".into());
+            return Err(SchemaError::Kind);
         }
         let mut schema = schema.clone();
         written.rewrite(&mut schema, components.is_some());
@@ -40,11 +57,7 @@ impl Schema {
         if written == SchemaDialect::Standard && root.get("$schema").is_none() {
             options = options.with_draft(Draft::Draft202012);
         }
-        let compiled = options.build(root).map_err(|error| {
-            let place = error.schema_path().to_string();
-            let place = if place.is_empty() { String::new() } else { format!(" at {place}") };
-            format!("the schema can't be used{place}: {error}")
-        })?;
+        let compiled = options.build(root).map_err(|error| SchemaError::Unusable(error.to_owned()))?;
         Ok(Self { compiled, locator: Locator::new(schema, components.cloned(), written) })
     }
 

@@ -143,6 +143,11 @@ pub(super) fn pairs(text: &str) -> Option<Vec<(String, String)>> {
         .collect()
 }
 
+/// A property that is no list and is given more than once.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is given more than once")]
+pub(super) struct GivenTwice(String);
+
 /// Texts by name as an object, read as the properties of a schema are.
 ///
 /// # Errors
@@ -150,7 +155,7 @@ pub(super) fn pairs(text: &str) -> Option<Vec<(String, String)>> {
 pub(super) fn object(
     pairs: Vec<(String, String)>,
     properties: &[(String, ValueShape)],
-) -> Result<Value, String> {
+) -> Result<Value, GivenTwice> {
     let mut texts: Vec<(String, Vec<String>)> = Vec::new();
     for (name, value) in pairs {
         match texts.iter_mut().find(|(known, _)| *known == name) {
@@ -161,9 +166,9 @@ pub(super) fn object(
     let (mut object, mut left) = (Map::new(), ValuesLeft::default());
     for (name, values) in texts {
         let value = match properties.iter().find(|(known, _)| *known == name) {
-            Some((name, shape)) => shape
-                .read_all(&values, &mut left)
-                .ok_or_else(|| format!("`{name}` is given more than once"))?,
+            Some((name, shape)) => {
+                shape.read_all(&values, &mut left).ok_or_else(|| GivenTwice(name.clone()))?
+            }
             None if values.len() == 1 => values.concat().into(),
             None => values.into(),
         };

@@ -1,6 +1,7 @@
 //! What settings are checked to mean: the rules, compiled, and what becomes of what can't be inspected.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -9,7 +10,9 @@ use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::World;
 use gateway_waf::pack::{self, THRESHOLD_VARIABLE, from_files, own_rules};
-use gateway_waf::{Buffers, Exclusion, ExclusionSpec, Limits, Ruleset, Severity, Sources, Transaction};
+use gateway_waf::{
+    Buffers, Exclusion, ExclusionSpec, IdRange, Limits, Ruleset, Severity, Sources, Transaction,
+};
 use http::StatusCode;
 
 use super::settings::{Config, ExclusionSettings, Mode, OnTrouble, ProfileName, RuleSettings};
@@ -183,7 +186,7 @@ fn load(settings: &RuleSettings, at: &str, world: &World, problems: &mut Problem
     };
     variables(settings, at, &mut sources, problems);
     for (n, text) in settings.remove_rules.iter().enumerate() {
-        match gateway_waf::id_range(text) {
+        match IdRange::read(text) {
             Some(range) => sources.removed_ids.push(range),
             None => {
                 problems.add(format!("{at}.remove_rules[{n}]"), "is not a rule id or range of ids");
@@ -285,25 +288,34 @@ fn variables(settings: &RuleSettings, at: &str, sources: &mut Sources, problems:
     }
 }
 
-fn folder_sources(folder: &Path, world: &World) -> Result<Sources, String> {
+/// Why a folder of rules can't be read.
+#[derive(Debug, thiserror::Error)]
+enum FolderError {
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("{} has no rule files (*.conf)", .0.display())]
+    NoRules(PathBuf),
+}
+
+fn folder_sources(folder: &Path, world: &World) -> Result<Sources, FolderError> {
     let mut files = Vec::new();
     for below in FOLDERS {
         let path = if below.is_empty() { folder.to_owned() } else { folder.join(below) };
         let names = match world.files().list(&path, MAX_FILES) {
             Ok(names) => names,
             Err(_) if !below.is_empty() => continue,
-            Err(error) => return Err(format!("{}: {error}", path.display())),
+            Err(error) => return Err(FolderError::File { path, error }),
         };
         for name in names.into_iter().filter(|name| pack::is_rule_file(name)) {
             let path = path.join(&name);
             let content = world.settings_file(&path, MAX_FILE_BYTES);
-            let content = content.map_err(|error| format!("{}: {error}", path.display()))?;
+            let content = content.map_err(|error| FolderError::File { path: path.clone(), error })?;
             files.push((path.to_string_lossy().into_owned(), content.to_vec()));
         }
     }
     let sources = from_files(files);
     if sources.files.is_empty() {
-        return Err(format!("{} has no rule files (*.conf)", folder.display()));
+        return Err(FolderError::NoRules(folder.to_owned()));
     }
     Ok(sources)
 }

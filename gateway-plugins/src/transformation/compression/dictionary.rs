@@ -16,18 +16,19 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::path::in_request_spelling;
+use gateway_core::http::path::{InvalidPath, in_request_spelling};
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::record::Metric;
 use gateway_plugin_common::accept;
-use gateway_plugin_common::coding::Prepared;
+use gateway_plugin_common::coding::{DictionaryError, Prepared};
 use gateway_plugin_common::conditional::{self, Precondition, Validators};
 use gateway_plugin_common::list_fields;
 use gateway_plugin_common::watched::Watched;
 use gateway_plugin_common::wildcard::Wildcard;
+use http::header::InvalidHeaderValue;
 use http::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LINK,
     ORIGIN,
@@ -144,7 +145,9 @@ impl Dictionaries {
         let mut rules = Vec::with_capacity(configs.len());
         for (n, config) in configs.iter().enumerate() {
             match Rules::read(config) {
-                Err((setting, why)) => _ = problems.add(format!("config.dictionaries[{n}].{setting}"), why),
+                Err(error) => {
+                    problems.add(format!("config.dictionaries[{n}].{}", error.setting()), error);
+                }
                 Ok(read) => {
                     let url = read.served.as_ref().map(|served| &served.url);
                     if url.is_some() && rules.iter().any(|known: &Rules| known.url() == url) {
@@ -158,7 +161,7 @@ impl Dictionaries {
         let paths = configs.into_iter().map(|config| config.path).collect();
         let add = move |all: &mut Vec<Dictionary>, bytes: &[u8]| {
             all.push(Dictionary::new(bytes, &levels)?);
-            Ok::<_, String>(())
+            Ok::<_, DictionaryError>(())
         };
         match Watched::new(world, "config.dictionaries", paths, MAX_FILE, add) {
             Err(more) => problems.extend(more.0),
@@ -264,26 +267,55 @@ impl Dictionaries {
     }
 }
 
+/// Why the settings of a dictionary can't be used.
+#[derive(Debug, thiserror::Error)]
+enum RuleError {
+    #[error("`{0}` is not a path with `*`, such as `/shop/*`")]
+    Pattern(String),
+    #[error(transparent)]
+    Spelling(#[from] InvalidPath),
+    /// This setting has no effect where the target serves the dictionary.
+    #[error("is said with the dictionary where the gateway serves it: set `url` too")]
+    WithoutUrl(&'static str),
+    #[error("`{0}` is not a plain path, such as `/dictionaries/shop`")]
+    Url(String),
+    #[error("`{0}` is no destination, such as `document` or `script`")]
+    Destination(String),
+    #[error("is 1 to {MAX_ID} characters of ASCII without quotes and backslashes")]
+    Id,
+    #[error(transparent)]
+    Field(#[from] InvalidHeaderValue),
+}
+
+impl RuleError {
+    /// The setting that is wrong.
+    fn setting(&self) -> &'static str {
+        match self {
+            Self::Pattern(_) | Self::Spelling(_) => "match",
+            Self::WithoutUrl(setting) => setting,
+            Self::Url(_) | Self::Field(_) => "url",
+            Self::Destination(_) => "destinations",
+            Self::Id => "id",
+        }
+    }
+}
+
 impl Rules {
-    fn read(config: &DictionaryConfig) -> Result<Self, (&'static str, String)> {
+    fn read(config: &DictionaryConfig) -> Result<Self, RuleError> {
         let pattern = &config.paths;
         // Anything else has a meaning of its own in a URL pattern.
         let is_plain = |c: char| c.is_ascii_graphic() && !"\"\\(){}:?#+".contains(c);
         if !pattern.starts_with('/') || !pattern.chars().all(is_plain) {
-            let text = format!("`{pattern}` is not a path with `*`, such as `/shop/*`");
-            return Err(("match", text));
+            return Err(RuleError::Pattern(pattern.clone()));
         }
-        let spelled = in_request_spelling(pattern).map_err(|error| ("match", error.to_string()))?;
+        let spelled = in_request_spelling(pattern)?;
         let rest = [
             ("destinations", !config.destinations.is_empty()),
             ("id", config.id.is_some()),
             ("max_age", config.max_age.is_some()),
         ];
         if let (None, Some((name, _))) = (&config.url, rest.into_iter().find(|(_, is_given)| *is_given)) {
-            return Err((
-                name,
-                "is said with the dictionary where the gateway serves it: set `url` too".into(),
-            ));
+            return Err(RuleError::WithoutUrl(name));
         }
         let served = config.url.as_deref().map(|url| Served::read(url, config)).transpose()?;
         Ok(Self { paths: Wildcard::read(&spelled), served })
@@ -295,19 +327,16 @@ impl Rules {
 }
 
 impl Served {
-    fn read(url: &str, config: &DictionaryConfig) -> Result<Self, (&'static str, String)> {
+    fn read(url: &str, config: &DictionaryConfig) -> Result<Self, RuleError> {
         let is_path = |c: char| c.is_ascii_graphic() && !"\"<>\\?#*%".contains(c);
         if !url.starts_with('/') || url.starts_with("//") || !url.chars().all(is_path) {
-            return Err(("url", format!("`{url}` is not a plain path, such as `/dictionaries/shop`")));
+            return Err(RuleError::Url(url.to_owned()));
         }
         let mut use_as = format!("match=\"{}\"", config.paths);
         if !config.destinations.is_empty() {
             let is_name = |it: &String| !it.is_empty() && it.bytes().all(|c| c.is_ascii_lowercase());
             if let Some(other) = config.destinations.iter().find(|it| !is_name(it)) {
-                return Err((
-                    "destinations",
-                    format!("`{other}` is no destination, such as `document` or `script`"),
-                ));
+                return Err(RuleError::Destination(other.clone()));
             }
             let quoted: Vec<_> = config.destinations.iter().map(|it| format!("\"{it}\"")).collect();
             use_as.push_str(&format!(", match-dest=({})", quoted.join(" ")));
@@ -315,24 +344,23 @@ impl Served {
         if let Some(id) = &config.id {
             let is_plain = |c: u8| (c == b' ' || c.is_ascii_graphic()) && c != b'"' && c != b'\\';
             if id.is_empty() || id.len() > MAX_ID || !id.bytes().all(is_plain) {
-                let text = format!("is 1 to {MAX_ID} characters of ASCII without quotes and backslashes");
-                return Err(("id", text));
+                return Err(RuleError::Id);
             }
             use_as.push_str(&format!(", id=\"{id}\""));
         }
-        let value = |text: String| HeaderValue::try_from(text).map_err(|error| ("url", error.to_string()));
         Ok(Self {
             url: url.to_owned(),
-            use_as: value(use_as)?,
-            link: value(format!("<{url}>; rel=\"compression-dictionary\""))?,
-            cache_control: value(format!("max-age={}", config.max_age.unwrap_or(WEEK).0))?,
+            use_as: HeaderValue::try_from(use_as)?,
+            link: HeaderValue::try_from(format!("<{url}>; rel=\"compression-dictionary\""))?,
+            cache_control: HeaderValue::try_from(format!("max-age={}", config.max_age.unwrap_or(WEEK).0))?,
         })
     }
 }
 
 impl Dictionary {
-    fn new(bytes: &[u8], levels: &[u32]) -> Result<Self, String> {
-        let hash: [u8; 32] = digest(&SHA256, bytes).as_ref().try_into().map_err(|_| "it has no hash")?;
+    fn new(bytes: &[u8], levels: &[u32]) -> Result<Self, DictionaryError> {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
         let least = if bytes.len() > LARGE { LEAST_LEVEL_OF_LARGE } else { LEAST_LEVEL };
         let mut levels: Vec<u32> = levels.iter().map(|level| (*level).max(least)).collect();
         levels.dedup();

@@ -47,7 +47,7 @@ pub(super) fn trailers(trailers: &HeaderMap) -> protocol::HttpTrailers {
 /// # Errors
 /// A name or value that can't be written.
 pub(super) fn apply(mutation: &HeaderMutation, headers: &mut HeaderMap) -> Result<RequestLine, Failure> {
-    envoy::apply(mutation, headers).map_err(Failure::Broken)
+    envoy::apply(mutation, headers).map_err(|error| Failure::Broken(error.to_string()))
 }
 
 /// Bytes of an immediate response's body that gRPC clients get as its message.

@@ -16,6 +16,37 @@ use super::service::{Binding, BodyTo};
 /// Parameters that a query may have.
 const MAX_PARAMETERS: usize = 1000;
 
+/// Why a request is no call. Texts are as the client sent them.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BindError {
+    #[error("the path is not UTF-8")]
+    PathNotUtf8,
+    #[error("the query is not UTF-8")]
+    QueryNotUtf8,
+    #[error("there are more than {MAX_PARAMETERS} query parameters")]
+    TooManyParameters,
+    #[error("this call takes no body")]
+    UnexpectedBody,
+    #[error("the body: {0}")]
+    Body(#[from] serde_json::Error),
+    #[error("there is no field `{0}`")]
+    NoField(String),
+    #[error("`{0}` is given twice")]
+    GivenTwice(String),
+    #[error("`{0}` is not a message")]
+    NotMessage(String),
+    #[error("`{0}` is a message, which only a body can have")]
+    Message(String),
+    #[error("`{0}` is a map, which only a body can have")]
+    Map(String),
+    #[error("`{text}` is not a value of `{field}`")]
+    Value { text: String, field: String },
+    #[error(transparent)]
+    Set(#[from] prost_reflect::SetFieldError),
+    #[error(transparent)]
+    Encode(#[from] prost::EncodeError),
+}
+
 /// The message of a call, as bytes.
 ///
 /// # Errors
@@ -27,15 +58,14 @@ pub(super) fn message(
     body: &[u8],
     content_type: &str,
     reading: RequestReading,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, BindError> {
     let is_blank = body.iter().all(u8::is_ascii_whitespace);
-    let values = binding.template.values(path).ok_or("the path is not UTF-8")?;
+    let values = binding.template.values(path).ok_or(BindError::PathNotUtf8)?;
     let from_path: Vec<&str> = binding.template.variables.iter().map(|variable| &*variable.field).collect();
     let mut bytes = Vec::new();
     let how = Encoding { reading, skipped: &from_path };
-    let bad = |error: serde_json::Error| format!("the body: {error}");
     match &binding.body {
-        BodyTo::Nothing if !is_blank => return Err("this call takes no body".into()),
+        BodyTo::Nothing if !is_blank => return Err(BindError::UnexpectedBody),
         BodyTo::All if http_body::is_raw(&binding.input, None) => {
             bytes = http_body::encode_http_body(content_type, body, None);
         }
@@ -43,8 +73,8 @@ pub(super) fn message(
             bytes = http_body::encode_http_body(content_type, body, Some(field));
         }
         _ if is_blank => {}
-        BodyTo::All => encode::message(&binding.input, body, how, &mut bytes).map_err(bad)?,
-        BodyTo::Field(field) => encode::field(field, body, how, &mut bytes).map_err(bad)?,
+        BodyTo::All => encode::message(&binding.input, body, how, &mut bytes)?,
+        BodyTo::Field(field) => encode::field(field, body, how, &mut bytes)?,
         BodyTo::Nothing => {}
     }
     // Behind the body's: of two fields of a oneof, the last counts.
@@ -55,7 +85,7 @@ pub(super) fn message(
     if binding.body != BodyTo::All {
         of_query(&mut message, query.unwrap_or_default(), binding, &from_path, reading)?;
     }
-    message.encode(&mut bytes).map_err(|error| error.to_string())?;
+    message.encode(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -65,10 +95,10 @@ fn of_query(
     binding: &Binding,
     from_path: &[&str],
     reading: RequestReading,
-) -> Result<(), String> {
+) -> Result<(), BindError> {
     for (n, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
         if n >= MAX_PARAMETERS {
-            return Err(format!("there are more than {MAX_PARAMETERS} query parameters"));
+            return Err(BindError::TooManyParameters);
         }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let decode = |text: &str| {
@@ -76,18 +106,18 @@ fn of_query(
             percent_decode_str(&text).decode_utf8().map(|it| it.into_owned())
         };
         let (Ok(name), Ok(value)) = (decode(name), decode(value)) else {
-            return Err("the query is not UTF-8".into());
+            return Err(BindError::QueryNotUtf8);
         };
         let Ok(names) = resolved(&binding.input, &name) else {
             if reading.ignores_unknown {
                 continue;
             }
-            return Err(format!("there is no field `{name}`"));
+            return Err(BindError::NoField(name));
         };
         let first = names.split('.').next().unwrap_or_default();
         let is_body = matches!(&binding.body, BodyTo::Field(field) if field.name() == first);
         if is_body || from_path.iter().any(|field| names == *field) {
-            return Err(format!("`{name}` is given twice"));
+            return Err(BindError::GivenTwice(name));
         }
         set(message, &names, &value, Source::Query)?;
     }
@@ -101,18 +131,18 @@ enum Source {
 }
 
 /// Sets one field, whose path is known to be right, to a text.
-fn set(message: &mut DynamicMessage, path: &str, text: &str, source: Source) -> Result<(), String> {
+fn set(message: &mut DynamicMessage, path: &str, text: &str, source: Source) -> Result<(), BindError> {
     let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
-    let field =
-        message.descriptor().get_field_by_name(name).ok_or_else(|| format!("there is no field `{name}`"))?;
+    let field = message.descriptor().get_field_by_name(name);
+    let field = field.ok_or_else(|| BindError::NoField(name.to_owned()))?;
     if let Some(rest) = rest {
         let Value::Message(inner) = message.get_field_mut(&field) else {
-            return Err(format!("`{name}` is not a message"));
+            return Err(BindError::NotMessage(name.to_owned()));
         };
         return set(inner, rest, text, source);
     }
     if field.is_map() {
-        return Err(format!("`{name}` is a map, which only a body can have"));
+        return Err(BindError::Map(name.to_owned()));
     }
     let value = scalar(&field, text)?;
     if field.is_list() {
@@ -122,17 +152,17 @@ fn set(message: &mut DynamicMessage, path: &str, text: &str, source: Source) -> 
         return Ok(());
     }
     if source == Source::Query && message.has_field(&field) {
-        return Err(format!("`{name}` is given twice"));
+        return Err(BindError::GivenTwice(name.to_owned()));
     }
-    message.try_set_field(&field, value).map_err(|error| error.to_string())
+    Ok(message.try_set_field(&field, value)?)
 }
 
 /// Either alphabet, with or without padding.
 const BASE64: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-fn scalar(field: &FieldDescriptor, text: &str) -> Result<Value, String> {
-    let bad = || format!("`{text}` is not a value of `{}`", field.name());
+fn scalar(field: &FieldDescriptor, text: &str) -> Result<Value, BindError> {
+    let bad = || BindError::Value { text: text.to_owned(), field: field.name().to_owned() };
     Ok(match field.kind() {
         Kind::String => Value::String(text.to_owned()),
         Kind::Bool => match text {
@@ -168,7 +198,7 @@ fn scalar(field: &FieldDescriptor, text: &str) -> Result<Value, String> {
             Value::Message(read(&quoted).or_else(|_| read(text)).map_err(|_| bad())?)
         }
         Kind::Message(_) => {
-            return Err(format!("`{}` is a message, which only a body can have", field.name()));
+            return Err(BindError::Message(field.name().to_owned()));
         }
     })
 }

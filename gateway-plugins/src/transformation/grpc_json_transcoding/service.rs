@@ -8,8 +8,8 @@ use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor,
 };
 
-use super::field_path;
-use super::template::{Table, Template};
+use super::field_path::{self, FieldPathError};
+use super::template::{Table, Template, TemplateError};
 
 /// Bindings that all services may have together.
 const MAX_BINDINGS: usize = 10_000;
@@ -37,6 +37,34 @@ pub(super) enum BodyTo {
     All,
     /// This field; the query has the others.
     Field(FieldDescriptor),
+}
+
+/// An HTTP rule as it is written.
+struct HttpRule {
+    verb: Method,
+    /// The text of its template.
+    path: String,
+    /// The field that the body is; `*` is the whole message.
+    body: String,
+    /// The field that the answer is; empty is the whole message.
+    response_body: String,
+}
+
+/// Why a rule can't be offered.
+#[derive(Debug, thiserror::Error)]
+enum RuleError {
+    #[error("a rule has no path")]
+    NoPath,
+    #[error("`{0}` is not a method")]
+    Verb(String),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    #[error(transparent)]
+    Field(#[from] FieldPathError),
+    #[error("there are more than {MAX_BINDINGS} rules")]
+    TooMany,
+    #[error("{verb} {path} is {other} already")]
+    Taken { verb: Method, path: String, other: String },
 }
 
 /// All calls.
@@ -109,55 +137,41 @@ impl Calls {
             rules.push(rule);
             rules.extend(more);
         }
-        let mut offers: Vec<(Method, String, String, String)> = Vec::new();
-        for rule in &rules {
-            match pattern(rule) {
-                Ok((verb, path)) => {
-                    offers.push((verb, path, text(rule, "body"), text(rule, "response_body")))
-                }
-                Err(why) => _ = problems.add("config", format!("{}: {why}", method.full_name())),
-            }
-        }
+        let mut offers: Vec<Result<HttpRule, RuleError>> = rules.iter().map(HttpRule::read).collect();
         if auto && rules.is_empty() {
-            offers.push((Method::POST, path_of(method), "*".into(), String::new()));
+            let (path, body) = (path_of(method), "*".into());
+            offers.push(Ok(HttpRule { verb: Method::POST, path, body, response_body: String::new() }));
         }
-        for (verb, path, body, response_body) in offers {
-            if let Err(why) = self.offer(method, verb, &path, &body, &response_body) {
+        for rule in offers {
+            if let Err(why) = rule.and_then(|rule| self.offer(method, &rule)) {
                 problems.add("config", format!("{}: {why}", method.full_name()));
             }
         }
     }
 
-    fn offer(
-        &mut self,
-        method: &MethodDescriptor,
-        verb: Method,
-        path: &str,
-        body: &str,
-        response_body: &str,
-    ) -> Result<(), String> {
-        let template = Template::read(path)?;
+    fn offer(&mut self, method: &MethodDescriptor, rule: &HttpRule) -> Result<(), RuleError> {
+        let template = Template::read(&rule.path)?;
         let (input, output) = (method.input(), method.output());
         for variable in &template.variables {
             field_path::check(&input, &variable.field)?;
         }
-        let body = match body {
+        let body = match rule.body.as_str() {
             "" => BodyTo::Nothing,
             "*" => BodyTo::All,
-            name => BodyTo::Field(field(&input, name)?),
+            name => BodyTo::Field(field_path::field(&input, name)?),
         };
-        let response_body = match response_body {
+        let response_body = match rule.response_body.as_str() {
             "" => None,
-            name => Some(field(&output, name)?),
+            name => Some(field_path::field(&output, name)?),
         };
         if self.bindings.len() >= MAX_BINDINGS {
-            return Err(format!("there are more than {MAX_BINDINGS} rules"));
+            return Err(RuleError::TooMany);
         }
         let number = self.bindings.len();
-        let table = self.by_method.entry(verb.clone()).or_default();
+        let table = self.by_method.entry(rule.verb.clone()).or_default();
         table.add(&template, number).map_err(|known| {
             let other = self.bindings.get(known).map_or("another call", |it| &it.path);
-            format!("{verb} {path} is {other} already")
+            RuleError::Taken { verb: rule.verb.clone(), path: rule.path.clone(), other: other.to_owned() }
         })?;
         let is_streamed = method.is_server_streaming();
         let path: Box<str> = path_of(method).into();
@@ -179,10 +193,6 @@ fn path_of(method: &MethodDescriptor) -> String {
     format!("/{}/{}", method.parent_service().full_name(), method.name())
 }
 
-fn field(message: &MessageDescriptor, name: &str) -> Result<FieldDescriptor, String> {
-    message.get_field_by_name(name).ok_or_else(|| format!("`{}` has no field `{name}`", message.full_name()))
-}
-
 /// The `google.api.http` option of a method.
 fn annotation(pool: &DescriptorPool, method: &MethodDescriptor) -> Option<DynamicMessage> {
     let extension = pool.get_extension_by_name("google.api.http")?;
@@ -193,25 +203,28 @@ fn annotation(pool: &DescriptorPool, method: &MethodDescriptor) -> Option<Dynami
     options.get_extension(&extension).as_message().cloned()
 }
 
-/// Method and path of a rule.
-fn pattern(rule: &DynamicMessage) -> Result<(Method, String), String> {
-    let verbs = [
-        ("get", Method::GET),
-        ("put", Method::PUT),
-        ("post", Method::POST),
-        ("delete", Method::DELETE),
-        ("patch", Method::PATCH),
-    ];
-    for (name, method) in verbs {
-        if rule.has_field_by_name(name) {
-            return Ok((method, text(rule, name)));
-        }
+impl HttpRule {
+    fn read(rule: &DynamicMessage) -> Result<Self, RuleError> {
+        let verbs = [
+            ("get", Method::GET),
+            ("put", Method::PUT),
+            ("post", Method::POST),
+            ("delete", Method::DELETE),
+            ("patch", Method::PATCH),
+        ];
+        let known = verbs.into_iter().find(|(name, _)| rule.has_field_by_name(name));
+        let (verb, path) = match known {
+            Some((name, verb)) => (verb, text(rule, name)),
+            None => {
+                let custom = rule.get_field_by_name("custom").filter(|_| rule.has_field_by_name("custom"));
+                let custom = custom.and_then(|it| it.as_message().cloned()).ok_or(RuleError::NoPath)?;
+                let kind = text(&custom, "kind");
+                let verb = Method::from_bytes(kind.as_bytes()).map_err(|_| RuleError::Verb(kind))?;
+                (verb, text(&custom, "path"))
+            }
+        };
+        Ok(Self { verb, path, body: text(rule, "body"), response_body: text(rule, "response_body") })
     }
-    let custom = rule.get_field_by_name("custom").filter(|_| rule.has_field_by_name("custom"));
-    let custom = custom.and_then(|it| it.as_message().cloned()).ok_or("a rule has no path")?;
-    let kind = text(&custom, "kind");
-    let method = Method::from_bytes(kind.as_bytes()).map_err(|_| format!("`{kind}` is not a method"))?;
-    Ok((method, text(&custom, "path")))
 }
 
 fn text(message: &DynamicMessage, name: &str) -> String {

@@ -40,14 +40,49 @@ pub(super) struct Variable {
     to: Option<usize>,
 }
 
+/// A text that is not a path template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a path template: {fault}")]
+pub(super) struct TemplateError {
+    text: String,
+    #[source]
+    fault: TemplateFault,
+}
+
+/// What is wrong with a path template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum TemplateFault {
+    #[error("it does not begin with `/`")]
+    NoSlash,
+    #[error("a brace is not closed")]
+    OpenBrace,
+    #[error("a variable has no name")]
+    NoName,
+    #[error("something is behind a brace")]
+    BehindBrace,
+    #[error("`**` is not the last segment")]
+    RestNotLast,
+    #[error("it has too many segments")]
+    TooManySegments,
+    #[error("a segment is empty")]
+    EmptySegment,
+    #[error("a segment can't be read")]
+    Unreadable,
+    #[error("a segment can't be a path's")]
+    NoPathSegment,
+}
+
 impl Template {
     /// Reads a template.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        let bad = |why: &str| format!("`{text}` is not a path template: {why}");
-        let path = text.strip_prefix('/').ok_or_else(|| bad("it does not begin with `/`"))?;
+    pub(super) fn read(text: &str) -> Result<Self, TemplateError> {
+        Self::parse(text).map_err(|fault| TemplateError { text: text.to_owned(), fault })
+    }
+
+    fn parse(text: &str) -> Result<Self, TemplateFault> {
+        let path = text.strip_prefix('/').ok_or(TemplateFault::NoSlash)?;
         // A verb is behind the last segment; a colon within braces is none.
         let (path, verb) = match path.rsplit_once(':') {
             Some((path, verb)) if !verb.contains(['/', '}']) => (path, Some(Box::from(verb))),
@@ -57,14 +92,14 @@ impl Template {
         let mut rest = path;
         loop {
             if let Some(inner) = rest.strip_prefix('{') {
-                let (inner, after) = inner.split_once('}').ok_or_else(|| bad("a brace is not closed"))?;
+                let (inner, after) = inner.split_once('}').ok_or(TemplateFault::OpenBrace)?;
                 let (field, segments) = inner.split_once('=').unwrap_or((inner, "*"));
                 if field.is_empty() {
-                    return Err(bad("a variable has no name"));
+                    return Err(TemplateFault::NoName);
                 }
                 let from = template.segments.len();
                 for segment in segments.split('/') {
-                    template.add(segment).map_err(bad)?;
+                    template.add(segment)?;
                 }
                 let is_rest = template.segments.last() == Some(&Segment::Rest);
                 let to = (!is_rest).then_some(template.segments.len());
@@ -72,33 +107,33 @@ impl Template {
                 rest = after;
             } else {
                 let (segment, _) = rest.split_once('/').unwrap_or((rest, ""));
-                template.add(segment).map_err(bad)?;
+                template.add(segment)?;
                 rest = rest.strip_prefix(segment).unwrap_or_default();
             }
             match rest.strip_prefix('/') {
                 Some(after) => rest = after,
                 None if rest.is_empty() => break,
-                None => return Err(bad("something is behind a brace")),
+                None => return Err(TemplateFault::BehindBrace),
             }
         }
         let rest = template.segments.iter().position(|segment| *segment == Segment::Rest);
         if rest.is_some_and(|at| at + 1 < template.segments.len()) {
-            return Err(bad("`**` is not the last segment"));
+            return Err(TemplateFault::RestNotLast);
         }
         if template.segments.len() > MAX_SEGMENTS {
-            return Err(bad("it has too many segments"));
+            return Err(TemplateFault::TooManySegments);
         }
         Ok(template)
     }
 
-    fn add(&mut self, segment: &str) -> Result<(), &'static str> {
+    fn add(&mut self, segment: &str) -> Result<(), TemplateFault> {
         self.segments.push(match segment {
-            "" => return Err("a segment is empty"),
+            "" => return Err(TemplateFault::EmptySegment),
             "*" => Segment::One,
             "**" => Segment::Rest,
-            literal if literal.contains(['*', '{', '}', '=']) => return Err("a segment can't be read"),
+            literal if literal.contains(['*', '{', '}', '=']) => return Err(TemplateFault::Unreadable),
             literal => {
-                let spelled = in_request_spelling(literal).map_err(|_| "a segment can't be a path's")?;
+                let spelled = in_request_spelling(literal).map_err(|_| TemplateFault::NoPathSegment)?;
                 Segment::Literal(spelled.into())
             }
         });
@@ -247,8 +282,20 @@ mod tests {
 
     #[test]
     fn what_is_no_template() {
-        for text in ["v1", "/", "/a//b", "/a/{b", "/a/{=x}", "/{a=**}/b", "/a/{b}c", "/a*b", "/{a={b}}"] {
-            assert!(Template::read(text).is_err(), "{text}");
+        for (text, fault) in [
+            ("v1", TemplateFault::NoSlash),
+            ("/", TemplateFault::EmptySegment),
+            ("/a//b", TemplateFault::EmptySegment),
+            ("/a/{b", TemplateFault::OpenBrace),
+            ("/a/{=x}", TemplateFault::NoName),
+            ("/{a=**}/b", TemplateFault::RestNotLast),
+            ("/a/{b}c", TemplateFault::BehindBrace),
+            ("/a*b", TemplateFault::Unreadable),
+            ("/{a={b}}", TemplateFault::Unreadable),
+            ("/a/..", TemplateFault::NoPathSegment),
+            (&"/a".repeat(MAX_SEGMENTS + 1), TemplateFault::TooManySegments),
+        ] {
+            assert_eq!(Template::read(text).unwrap_err().fault, fault, "{text}");
         }
     }
 }

@@ -70,19 +70,28 @@ impl DocumentChange {
     }
 }
 
+/// Why a text is no pointer that can be used.
+#[derive(Debug, thiserror::Error)]
+enum PointerError {
+    #[error("`{0}` is not a JSON Pointer: it begins with `/`, as `/user/name`")]
+    NoSlash(String),
+    #[error("this has more than {MAX_STEPS} steps")]
+    TooManySteps,
+}
+
 impl Pointer {
     /// Reads a pointer.
     ///
     /// # Errors
     /// What is wrong with it.
-    fn read(text: &str) -> Result<Self, String> {
+    fn read(text: &str) -> Result<Self, PointerError> {
         let Some(rest) = text.strip_prefix('/') else {
-            return Err(format!("`{text}` is not a JSON Pointer: it begins with `/`, as `/user/name`"));
+            return Err(PointerError::NoSlash(text.to_owned()));
         };
         let steps: Vec<String> =
             rest.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
         if steps.len() > MAX_STEPS {
-            return Err(format!("this has more than {MAX_STEPS} steps"));
+            return Err(PointerError::TooManySteps);
         }
         Ok(Self(steps))
     }
@@ -149,8 +158,8 @@ impl DocumentChange {
     pub(super) fn read(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<Self> {
         let mut pointer = |field: &str, text: &str| match Pointer::read(text) {
             Ok(pointer) => Some(pointer),
-            Err(message) => {
-                problems.add(format!("{at}.{field}"), message);
+            Err(why) => {
+                problems.add(format!("{at}.{field}"), why);
                 None
             }
         };

@@ -8,7 +8,7 @@ use super::{RuleFile, Sources, decision};
 use crate::problem::{Problems, RuleLocation};
 use crate::rules::Decision;
 use crate::seclang::actions::{Actions, Disruptive};
-use crate::seclang::{self, Directive, RuleSource};
+use crate::seclang::{self, Directive, IdRange, RuleSource};
 use crate::transform::Transform;
 
 /// A rule with the rules chained to it, as it is written.
@@ -34,8 +34,8 @@ impl Draft {
         self.head().tags.iter().any(|own| tag.is_match(own))
     }
 
-    pub(super) fn is_in(&self, ids: &[(u64, u64)]) -> bool {
-        ids.iter().any(|(from, to)| (*from..=*to).contains(&self.id))
+    pub(super) fn is_in(&self, ids: &[IdRange]) -> bool {
+        ids.iter().any(|range| range.has(self.id))
     }
 }
 
@@ -47,7 +47,7 @@ struct DraftReader {
     drafts: Vec<Draft>,
     markers: Markers,
     defaults: HashMap<u8, Actions>,
-    removed_ids: Vec<(u64, u64)>,
+    removed_ids: Vec<IdRange>,
     removed_tags: Vec<Regex>,
     removed_msgs: Vec<Regex>,
     updates: Vec<Directive>,

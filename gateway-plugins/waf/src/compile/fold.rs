@@ -10,7 +10,7 @@ use crate::rules::Decision;
 use crate::seclang::actions::{Ctl, VariableChange};
 use crate::seclang::macros::{MacroPiece, Template};
 use crate::seclang::targets::KeySource;
-use crate::seclang::{OperatorSource, RuleSource};
+use crate::seclang::{IdRange, OperatorSource, RuleSource};
 use crate::variable::Variable;
 
 /// What is left.
@@ -95,9 +95,9 @@ fn unsteady(drafts: &[Draft], dynamic: &Dynamic) -> Vec<bool> {
             (Some(end), _) => end,
             (None, _) => draft.position,
         };
-        let removed: Vec<(u64, u64)> = (draft.links.iter().flat_map(|link| &link.actions.ctls))
+        let removed: Vec<IdRange> = (draft.links.iter().flat_map(|link| &link.actions.ctls))
             .filter_map(|ctl| match ctl {
-                Ctl::RemoveById(from, to) => Some((*from, *to)),
+                Ctl::RemoveById(ids) => Some(*ids),
                 _ => None,
             })
             .collect();

@@ -8,19 +8,58 @@ use regex::bytes::Regex;
 use super::draft::Draft;
 use super::{Builder, needs_of};
 use crate::bytes::number;
-use crate::operator::{Comparison, Operator};
-use crate::pattern;
+use crate::operator::{ArgumentError, Comparison, Operator};
 use crate::pattern::literals::Needs;
+use crate::pattern::{self, PatternError};
 use crate::problem::RuleLocation;
 use crate::rules::{Key, Member, Meta, Name, RuleCondition, Set, Target, Test, Text, TextPiece, TxKey};
 use crate::seclang::actions::{SetSource, VariableChange};
-use crate::seclang::macros::{self, Template};
+use crate::seclang::macros::{self, MacroError, Template};
 use crate::seclang::targets::{KeySource, TargetSource};
 use crate::seclang::{OperatorSource, RuleSource};
 use crate::variable::Variable;
 
 /// Lines of a list of words.
 const MAX_WORDS: usize = 100_000;
+
+/// Why an operator can't be used.
+#[derive(Debug, thiserror::Error)]
+enum OperatorError {
+    #[error("the operator is not supported")]
+    Unknown,
+    #[error("a rule that never matches has no effect")]
+    NeverMatches,
+    #[error("patterns with macros are not supported")]
+    PatternWithMacros,
+    #[error("`{0}` is not a number")]
+    NotNumeric(String),
+    #[error("there is no file `{0}`")]
+    NoFile(String),
+    #[error("`{file}` has {lines} lines; {MAX_WORDS} are allowed")]
+    TooManyLines { file: String, lines: usize },
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    #[error(transparent)]
+    Macro(#[from] MacroError),
+}
+
+/// The members that a target names.
+pub(super) fn member(target: &TargetSource) -> Result<Member, PatternError> {
+    let key = match &target.key {
+        KeySource::All => Key::All,
+        KeySource::Name(name) => Key::Name(Arc::from(name.as_bytes())),
+        KeySource::Pattern(text) => Key::Pattern(key_pattern(text)?),
+    };
+    Ok(Member { variable: target.variable, key })
+}
+
+/// Names are compared without regard to case.
+fn key_pattern(text: &str) -> Result<Regex, PatternError> {
+    let pattern = pattern::compile(&format!("(?i){}", text.replace("\\/", "/")))?;
+    Ok(pattern.regex)
+}
 
 impl Builder<'_> {
     /// A link of a rule, and what values must contain to match it.
@@ -31,8 +70,8 @@ impl Builder<'_> {
         level: usize,
     ) -> (RuleCondition, Needs) {
         let place = &source.place;
-        for message in &source.actions.unsupported {
-            self.problems.error(place, message.clone());
+        for action in &source.actions.unsupported {
+            self.problems.error(place, action);
         }
         let (mut node, mut steps) = (0, vec![0]);
         for transform in &source.actions.transforms {
@@ -92,30 +131,17 @@ impl Builder<'_> {
 
     /// The members that a target names.
     pub(super) fn member(&mut self, place: &RuleLocation, target: &TargetSource) -> Option<Member> {
-        let key = match &target.key {
-            KeySource::All => Key::All,
-            KeySource::Name(name) => Key::Name(Arc::from(name.as_bytes())),
-            KeySource::Pattern(text) => Key::Pattern(self.key_pattern(place, text)?),
-        };
-        Some(Member { variable: target.variable, key })
-    }
-
-    fn key_pattern(&mut self, place: &RuleLocation, text: &str) -> Option<Regex> {
-        // Names are compared without regard to case.
-        match pattern::compile(&format!("(?i){}", text.replace("\\/", "/"))) {
-            Ok(pattern) => Some(pattern.regex),
-            Err(message) => {
-                self.problems.error(place, message);
-                None
-            }
-        }
+        member(target).map_err(|error| self.problems.error(place, error)).ok()
     }
 
     fn tx(&mut self, place: &RuleLocation, target: &TargetSource) -> Option<Target> {
         let key = match &target.key {
             KeySource::Name(name) => TxKey::Slot(self.slots.of(name)),
             // Slots are looked up once all are known.
-            KeySource::Pattern(text) => TxKey::Pattern(self.key_pattern(place, text)?, Vec::new()),
+            KeySource::Pattern(text) => {
+                let pattern = key_pattern(text).map_err(|error| self.problems.error(place, error)).ok()?;
+                TxKey::Pattern(pattern, Vec::new())
+            }
             KeySource::All => {
                 self.problems.error(place, "`TX` needs a name, as in `TX:score`");
                 return None;
@@ -127,20 +153,24 @@ impl Builder<'_> {
     fn test(&mut self, place: &RuleLocation, source: &OperatorSource) -> (Test, Needs) {
         match self.operator(place, source) {
             Ok(found) => found,
-            Err(message) => {
-                self.problems.error(place, format!("`@{}`: {message}", source.name));
+            Err(error) => {
+                self.problems.error(place, format_args!("`@{}`: {error}", source.name));
                 (Test::Fixed(Operator::Always), Needs::Nothing)
             }
         }
     }
 
-    fn operator(&mut self, place: &RuleLocation, source: &OperatorSource) -> Result<(Test, Needs), String> {
+    fn operator(
+        &mut self,
+        place: &RuleLocation,
+        source: &OperatorSource,
+    ) -> Result<(Test, Needs), OperatorError> {
         let argument = source.argument.as_str();
         let (mut pattern_needs, mut words) = (None, None);
         let operator = match source.name.as_str() {
             "rx" | "rxglobal" => {
                 if argument.contains("%{") {
-                    return Err("patterns with macros are not supported".into());
+                    return Err(OperatorError::PatternWithMacros);
                 }
                 let pattern = pattern::compile(argument)?;
                 pattern_needs = Some(pattern.needs);
@@ -165,7 +195,7 @@ impl Builder<'_> {
             "validateutf8encoding" => Operator::Utf8,
             "validateurlencoding" => Operator::UrlEncoding,
             "unconditionalmatch" => Operator::Always,
-            "nomatch" => return Err("a rule that never matches has no effect".into()),
+            "nomatch" => return Err(OperatorError::NeverMatches),
             "ipmatch" => Operator::addresses(argument)?,
             "ipmatchfromfile" | "ipmatchf" => {
                 let lines = self.word_list(argument)?;
@@ -184,15 +214,15 @@ impl Builder<'_> {
         place: &RuleLocation,
         name: &str,
         argument: &str,
-    ) -> Result<(Test, Needs), String> {
-        let comparison = Comparison::named(name).ok_or("the operator is not supported")?;
+    ) -> Result<(Test, Needs), OperatorError> {
+        let comparison = Comparison::named(name).ok_or(OperatorError::Unknown)?;
         let template = macros::parse(argument)?;
         if let Some(text) = template.constant() {
             if comparison.is_numeric()
                 && !text.trim_ascii().iter().any(u8::is_ascii_digit)
                 && !text.is_empty()
             {
-                return Err(format!("`{argument}` is not a number"));
+                return Err(OperatorError::NotNumeric(argument.to_owned()));
             }
             let operator = Operator::Compare(comparison, text.to_vec());
             let needs = operator.needs();
@@ -201,12 +231,12 @@ impl Builder<'_> {
         Ok((Test::Against(comparison, self.text(place, &template)), Needs::Nothing))
     }
 
-    fn word_list(&mut self, argument: &str) -> Result<Vec<Vec<u8>>, String> {
+    fn word_list(&mut self, argument: &str) -> Result<Vec<Vec<u8>>, OperatorError> {
         let mut all = Vec::new();
         for name in argument.split_whitespace() {
             let base = name.rsplit(['/', '\\']).next().unwrap_or(name);
             if !self.words.contains_key(base) {
-                let data = self.data.get(base).ok_or_else(|| format!("there is no file `{name}`"))?;
+                let data = self.data.get(base).ok_or_else(|| OperatorError::NoFile(name.to_owned()))?;
                 let lines = data.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
                 let words: Vec<Vec<u8>> = lines
                     .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
@@ -215,7 +245,7 @@ impl Builder<'_> {
                     .into_iter()
                     .collect();
                 if words.len() > MAX_WORDS {
-                    return Err(format!("`{name}` has {} lines; {MAX_WORDS} are allowed", words.len()));
+                    return Err(OperatorError::TooManyLines { file: name.to_owned(), lines: words.len() });
                 }
                 self.words.insert(base.to_owned(), words);
             }

@@ -6,16 +6,19 @@ use regex::Regex;
 
 use super::Builder;
 use super::draft::Draft;
+use super::link::member;
 use crate::bits;
 use crate::body::Processor;
-use crate::problem::{Problem, Problems, RuleLocation};
-use crate::rules::{Control, Rule, Ruleset, Target, TxKey};
+use crate::pattern::PatternError;
+use crate::problem::RuleLocation;
+use crate::rules::{Control, Member, Rule, Ruleset, Target, TxKey};
+use crate::seclang::IdRange;
 use crate::seclang::actions::Ctl;
-use crate::seclang::{range, targets};
+use crate::seclang::targets::{self, TargetError};
 
 /// Rules by what selects them.
 enum Which<'a> {
-    Ids(u64, u64),
+    Ids(IdRange),
     Tag(&'a Regex),
     Msg(&'a Regex),
 }
@@ -23,7 +26,7 @@ enum Which<'a> {
 impl Which<'_> {
     fn takes(&self, rule: &Rule) -> bool {
         match self {
-            Self::Ids(from, to) => (*from..=*to).contains(&rule.id),
+            Self::Ids(ids) => ids.has(rule.id),
             Self::Tag(tag) => rule.meta.tags.iter().any(|own| tag.is_match(own)),
             Self::Msg(msg) => rule.meta.msg.as_ref().is_some_and(|own| match own.0.as_slice() {
                 [crate::rules::TextPiece::Bytes(text)] => msg.is_match(&String::from_utf8_lossy(text)),
@@ -81,7 +84,7 @@ impl Builder<'_> {
 
     fn control(&mut self, place: &RuleLocation, ctl: &Ctl, halves: [&[Rule]; 2]) -> Option<Control> {
         Some(match ctl {
-            Ctl::RemoveById(from, to) => Control::Remove(Arc::new(Which::Ids(*from, *to).select(halves))),
+            Ctl::RemoveById(ids) => Control::Remove(Arc::new(Which::Ids(*ids).select(halves))),
             Ctl::RemoveByTag(tag) => {
                 let tag = self.tag(place, tag)?;
                 Control::Remove(Arc::new(Which::Tag(&tag).select(halves)))
@@ -90,9 +93,9 @@ impl Builder<'_> {
                 let msg = self.tag(place, msg)?;
                 Control::Remove(Arc::new(Which::Msg(&msg).select(halves)))
             }
-            Ctl::RemoveTargetById(from, to, target) => {
+            Ctl::RemoveTargetById(ids, target) => {
                 let member = self.member(place, target)?;
-                Control::RemoveTarget(Arc::new(Which::Ids(*from, *to).select(halves)), member)
+                Control::RemoveTarget(Arc::new(Which::Ids(*ids).select(halves)), member)
             }
             Ctl::RemoveTargetByTag(tag, target) => {
                 let (tag, member) = (self.tag(place, tag)?, self.member(place, target)?);
@@ -134,29 +137,54 @@ pub struct ExclusionSpec {
     pub targets: Vec<String>,
 }
 
+/// Why an exclusion can't be used. Ids, tags and targets are as they are written.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ExclusionError {
+    /// It selects no rules.
+    #[error("it needs `rules` or `tags`")]
+    Empty,
+    /// Neither an id nor a range of ids.
+    #[error("`{0}` is not a rule id or range of ids")]
+    Ids(String),
+    /// Not a regular expression.
+    #[error("`{0}` is not a pattern for tags")]
+    Tag(String),
+    /// No rule of the set has this id or tag.
+    #[error("no active rule has `{0}`")]
+    NoActiveRule(String),
+    /// A target with `&` or `!`.
+    #[error("`{0}` must be a plain target such as `ARGS:name`")]
+    NotPlain(String),
+    /// A target that rules can't have either.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The pattern of a target's members.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+}
+
 impl Exclusion {
     /// Compiles what to leave out of these rules.
     ///
     /// # Errors
-    /// What is wrong with it, in words; also that it excludes nothing.
-    pub fn new(ruleset: &Ruleset, spec: &ExclusionSpec) -> Result<Self, String> {
+    /// What is wrong with it; also that it excludes nothing.
+    pub fn new(ruleset: &Ruleset, spec: &ExclusionSpec) -> Result<Self, ExclusionError> {
         let halves = [&*ruleset.halves[0].rules, &*ruleset.halves[1].rules];
         let mut selected = Vec::new();
         for text in &spec.ids {
-            let (from, to) =
-                range(text).ok_or_else(|| format!("`{text}` is not a rule id or range of ids"))?;
-            selected.push((text, Which::Ids(from, to).select(halves)));
+            let ids = IdRange::read(text).ok_or_else(|| ExclusionError::Ids(text.clone()))?;
+            selected.push((text, Which::Ids(ids).select(halves)));
         }
         for text in &spec.tags {
-            let tag = Regex::new(text).map_err(|_| format!("`{text}` is not a pattern for tags"))?;
+            let tag = Regex::new(text).map_err(|_| ExclusionError::Tag(text.clone()))?;
             selected.push((text, Which::Tag(&tag).select(halves)));
         }
         if let Some((text, _)) = selected.iter().find(|(_, found)| found.iter().flatten().all(|it| *it == 0))
         {
-            return Err(format!("no active rule has `{text}`"));
+            return Err(ExclusionError::NoActiveRule((*text).clone()));
         }
         if selected.is_empty() {
-            return Err("it needs `rules` or `tags`".into());
+            return Err(ExclusionError::Empty);
         }
         let mut controls = Vec::new();
         let members = members(&spec.targets)?;
@@ -173,27 +201,15 @@ impl Exclusion {
     }
 }
 
-fn members(texts: &[String]) -> Result<Vec<crate::rules::Member>, String> {
-    let data = std::collections::HashMap::new();
-    let place = RuleLocation { file: "settings".into(), line: 0 };
-    let mut builder = Builder {
-        data: &data,
-        nodes: Vec::new(),
-        slots: Default::default(),
-        problems: Problems::default(),
-        words: Default::default(),
-    };
+fn members(texts: &[String]) -> Result<Vec<Member>, ExclusionError> {
     let mut found = Vec::new();
     for text in texts {
         for target in targets::parse(text)? {
             if target.counted || target.excluded {
-                return Err(format!("`{text}` must be a plain target such as `ARGS:name`"));
+                return Err(ExclusionError::NotPlain(text.clone()));
             }
-            found.extend(builder.member(&place, &target));
+            found.push(member(&target)?);
         }
     }
-    match builder.problems.0.first() {
-        Some(Problem { message, .. }) => Err(message.clone()),
-        None => Ok(found),
-    }
+    Ok(found)
 }

@@ -113,7 +113,7 @@ fn rules_are_removed_and_changed_by_directives_and_settings() {
     assert_eq!(active(&format!("{rules}SecRuleRemoveByTag ^x/")), [20]);
     assert_eq!(active(&format!("{rules}SecRuleRemoveByMsg two")), [1]);
     let mut by_settings = sources(rules);
-    by_settings.removed_ids.push((20, 20));
+    by_settings.removed_ids.extend(IdRange::read("20"));
     assert_eq!(compile(&by_settings).unwrap().0.ids().collect::<Vec<_>>(), [1]);
     let mut by_settings = sources(rules);
     by_settings.removed_tags.push("x/y".into());
@@ -134,7 +134,8 @@ fn exclusions_name_what_exists() {
         (spec(&["1"], &[], &["!ARGS:x"]), "plain target"),
         (spec(&[], &[], &["ARGS:x"]), "`rules` or `tags`"),
     ] {
-        let got = tail::Exclusion::new(&ruleset, &spec).err().unwrap_or_default();
+        let got =
+            tail::Exclusion::new(&ruleset, &spec).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(got.contains(says), "{got}");
     }
     assert!(tail::Exclusion::new(&ruleset, &spec(&["1-9"], &["^t"], &["ARGS:x"])).is_ok());

@@ -1,8 +1,8 @@
 //! What a rule does: `id:1,phase:2,deny,t:lowercase,setvar:'tx.score=+5'`.
 
-use super::macros::{self, Template};
-use super::{range, targets};
-use crate::seclang::targets::TargetSource;
+use super::IdRange;
+use super::macros::{self, MacroError, Template};
+use super::targets::{self, TargetError, TargetSource};
 use crate::transform::Transform;
 
 /// The actions of one rule.
@@ -26,7 +26,56 @@ pub(crate) struct Actions {
     pub(crate) severity: Option<u8>,
     pub(crate) log: Option<bool>,
     /// Actions that can't be carried out; a problem unless the rule can never run.
-    pub(crate) unsupported: Vec<String>,
+    pub(crate) unsupported: Vec<UnsupportedAction>,
+}
+
+/// An action that the gateway can't carry out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnsupportedAction {
+    #[error("`{0}` needs persistent collections, which do not exist here")]
+    Collection(String),
+    #[error("the action `{0}` is not supported")]
+    Action(String),
+    /// `setvar` of another collection than TX, with what follows the colon.
+    #[error("`setvar:{0}`: only TX can be set; there are no persistent collections")]
+    SetOfCollection(String),
+    #[error("`ctl:{0}` is not supported")]
+    Ctl(String),
+}
+
+/// Why an action can't be read. Values are as they are written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ActionError {
+    #[error("`{0}` is not a rule id")]
+    Id(String),
+    #[error("`{0}` is not a rule id or a range of ids")]
+    Ids(String),
+    #[error("`phase:{0}` is not a phase from 1 to 5")]
+    Phase(String),
+    #[error("`status:{0}` is not a status")]
+    Status(String),
+    #[error("`skip:{0}` is not a number")]
+    Skip(String),
+    #[error("the transformation `t:{0}` is not supported")]
+    Transform(String),
+    #[error("`{0}` is not a severity")]
+    Severity(String),
+    #[error("the action `{0}` is not supported")]
+    Unknown(String),
+    #[error("`setvar:{0}` needs a collection and a name, as in `tx.name=1`")]
+    SetWithoutName(String),
+    #[error("`ctl:{0}` needs a value")]
+    CtlWithoutValue(String),
+    #[error("`ctl:{0}` needs a target after `;`")]
+    CtlWithoutTarget(String),
+    #[error("`ctl:{0}` needs one target")]
+    CtlTargets(String),
+    #[error("`ctl:{0}` must be On, DetectionOnly or Off")]
+    CtlEngine(String),
+    #[error(transparent)]
+    Macro(#[from] MacroError),
+    #[error(transparent)]
+    Target(#[from] TargetError),
 }
 
 /// What becomes of the request.
@@ -64,10 +113,10 @@ pub(crate) enum VariableChange {
 /// `ctl:…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ctl {
-    RemoveById(u64, u64),
+    RemoveById(IdRange),
     RemoveByTag(String),
     RemoveByMsg(String),
-    RemoveTargetById(u64, u64, TargetSource),
+    RemoveTargetById(IdRange, TargetSource),
     RemoveTargetByTag(String, TargetSource),
     BodyProcessor(String),
     ForceBody(bool),
@@ -84,7 +133,7 @@ pub(crate) enum EngineMode {
 }
 
 /// Reads a list of actions.
-pub(crate) fn parse(text: &str) -> Result<Actions, Vec<String>> {
+pub(crate) fn parse(text: &str) -> Result<Actions, Vec<ActionError>> {
     let mut actions = Actions::default();
     let mut problems = Vec::new();
     for item in split(text) {
@@ -95,8 +144,8 @@ pub(crate) fn parse(text: &str) -> Result<Actions, Vec<String>> {
         if name.is_empty() {
             continue;
         }
-        if let Err(message) = actions.take(&name.to_ascii_lowercase(), value) {
-            problems.push(message);
+        if let Err(error) = actions.take(&name.to_ascii_lowercase(), value) {
+            problems.push(error);
         }
     }
     if problems.is_empty() { Ok(actions) } else { Err(problems) }
@@ -127,15 +176,15 @@ fn unquoted(value: &str) -> &str {
 }
 
 impl Actions {
-    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn take(&mut self, name: &str, value: &str) -> Result<(), ActionError> {
         match name {
-            "id" => self.id = Some(value.parse().map_err(|_| format!("`{value}` is not a rule id"))?),
+            "id" => self.id = Some(value.parse().map_err(|_| ActionError::Id(value.into()))?),
             "phase" => self.phase = Some(phase(value)?),
             "status" => self.status = Some(status(value)?),
             "chain" => self.chain = true,
             "capture" => self.capture = true,
             "multimatch" => self.multi_match = true,
-            "skip" => self.skip = value.parse().map_err(|_| format!("`skip:{value}` is not a number"))?,
+            "skip" => self.skip = value.parse().map_err(|_| ActionError::Skip(value.into()))?,
             "skipafter" => self.skip_after = Some(value.to_owned()),
             "t" => self.transforms.push(transform(value)?),
             "setvar" => self.set(value)?,
@@ -159,18 +208,17 @@ impl Actions {
             | "sanitiserequestheader"
             | "sanitiseresponseheader" => {}
             "initcol" | "setuid" | "setsid" | "setrsc" | "expirevar" | "deprecatevar" => {
-                self.unsupported
-                    .push(format!("`{name}` needs persistent collections, which do not exist here"));
+                self.unsupported.push(UnsupportedAction::Collection(name.to_owned()));
             }
             "exec" | "proxy" | "redirect" | "pause" | "prepend" | "append" | "setenv" | "xmlns" => {
-                self.unsupported.push(format!("the action `{name}` is not supported"));
+                self.unsupported.push(UnsupportedAction::Action(name.to_owned()));
             }
             _ => return self.decide(name, value),
         }
         Ok(())
     }
 
-    fn decide(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn decide(&mut self, name: &str, value: &str) -> Result<(), ActionError> {
         self.disruptive = Some(match (name, value.to_ascii_lowercase().as_str()) {
             ("pass", "") => Disruptive::Pass,
             ("block", "") => Disruptive::Block,
@@ -179,21 +227,20 @@ impl Actions {
             ("allow", "") => Disruptive::Allow,
             ("allow", "phase") => Disruptive::AllowPhase,
             ("allow", "request") => Disruptive::AllowRequest,
-            _ => return Err(format!("the action `{name}` is not supported")),
+            _ => return Err(ActionError::Unknown(name.to_owned())),
         });
         Ok(())
     }
 
-    fn set(&mut self, value: &str) -> Result<(), String> {
+    fn set(&mut self, value: &str) -> Result<(), ActionError> {
         let (target, given) =
             value.split_once('=').map_or((value, None), |(name, given)| (name, Some(given)));
         let (target, unset) = target.strip_prefix('!').map_or((target, false), |target| (target, true));
         let Some((collection, name)) = target.split_once(['.', ':']) else {
-            return Err(format!("`setvar:{value}` needs a collection and a name, as in `tx.name=1`"));
+            return Err(ActionError::SetWithoutName(value.to_owned()));
         };
         if !collection.trim().eq_ignore_ascii_case("tx") {
-            self.unsupported
-                .push(format!("`setvar:{value}`: only TX can be set; there are no persistent collections"));
+            self.unsupported.push(UnsupportedAction::SetOfCollection(value.to_owned()));
             return Ok(());
         }
         let (change, given) = match given {
@@ -211,27 +258,28 @@ impl Actions {
         Ok(())
     }
 
-    fn control(&mut self, value: &str) -> Result<(), String> {
-        let (name, given) = value.split_once('=').ok_or_else(|| format!("`ctl:{value}` needs a value"))?;
+    fn control(&mut self, value: &str) -> Result<(), ActionError> {
+        let (name, given) =
+            value.split_once('=').ok_or_else(|| ActionError::CtlWithoutValue(value.to_owned()))?;
         let given = unquoted(given.trim());
-        let ids = || range(given).ok_or_else(|| format!("`{given}` is not a rule id or a range of ids"));
+        let ids = || IdRange::read(given).ok_or_else(|| ActionError::Ids(given.to_owned()));
         let with_target = || {
-            let (which, target) =
-                given.split_once(';').ok_or_else(|| format!("`ctl:{value}` needs a target after `;`"))?;
+            let halves = given.split_once(';');
+            let (which, target) = halves.ok_or_else(|| ActionError::CtlWithoutTarget(value.to_owned()))?;
             let mut found = targets::parse(target)?;
             match (found.pop(), found.is_empty()) {
                 (Some(target), true) => Ok((which.trim().to_owned(), target)),
-                _ => Err(format!("`ctl:{value}` needs one target")),
+                _ => Err(ActionError::CtlTargets(value.to_owned())),
             }
         };
         let ctl = match name.trim().to_ascii_lowercase().as_str() {
-            "ruleremovebyid" => ids().map(|(from, to)| Ctl::RemoveById(from, to))?,
+            "ruleremovebyid" => Ctl::RemoveById(ids()?),
             "ruleremovebytag" => Ctl::RemoveByTag(given.to_owned()),
             "ruleremovebymsg" => Ctl::RemoveByMsg(given.to_owned()),
             "ruleremovetargetbyid" => {
                 let (which, target) = with_target()?;
-                let (from, to) = range(&which).ok_or_else(|| format!("`{which}` is not a rule id"))?;
-                Ctl::RemoveTargetById(from, to, target)
+                let ids = IdRange::read(&which).ok_or(ActionError::Id(which))?;
+                Ctl::RemoveTargetById(ids, target)
             }
             "ruleremovetargetbytag" => {
                 let (which, target) = with_target()?;
@@ -243,12 +291,12 @@ impl Actions {
                 "on" => EngineMode::On,
                 "detectiononly" => EngineMode::DetectionOnly,
                 "off" => EngineMode::Off,
-                _ => return Err(format!("`ctl:{value}` must be On, DetectionOnly or Off")),
+                _ => return Err(ActionError::CtlEngine(value.to_owned())),
             }),
             // The access log and the plugin's settings decide.
             "auditengine" | "auditlogparts" | "debugloglevel" => return Ok(()),
             _ => {
-                self.unsupported.push(format!("`ctl:{}` is not supported", name.trim()));
+                self.unsupported.push(UnsupportedAction::Ctl(name.trim().to_owned()));
                 return Ok(());
             }
         };
@@ -257,37 +305,36 @@ impl Actions {
     }
 }
 
-fn phase(value: &str) -> Result<u8, String> {
+fn phase(value: &str) -> Result<u8, ActionError> {
     match value.to_ascii_lowercase().as_str() {
         "1" => Ok(1),
         "2" | "request" => Ok(2),
         "3" => Ok(3),
         "4" | "response" => Ok(4),
         "5" | "logging" => Ok(5),
-        _ => Err(format!("`phase:{value}` is not a phase from 1 to 5")),
+        _ => Err(ActionError::Phase(value.to_owned())),
     }
 }
 
-fn status(value: &str) -> Result<u16, String> {
+fn status(value: &str) -> Result<u16, ActionError> {
     let status = value.parse().ok().filter(|status| (200..=599).contains(status));
-    status.ok_or_else(|| format!("`status:{value}` is not a status"))
+    status.ok_or_else(|| ActionError::Status(value.to_owned()))
 }
 
-fn transform(value: &str) -> Result<Option<Transform>, String> {
+fn transform(value: &str) -> Result<Option<Transform>, ActionError> {
     if value.eq_ignore_ascii_case("none") {
         return Ok(None);
     }
-    Transform::named(value)
-        .map(Some)
-        .ok_or_else(|| format!("the transformation `t:{value}` is not supported"))
+    Transform::named(value).map(Some).ok_or_else(|| ActionError::Transform(value.to_owned()))
 }
 
-fn severity(value: &str) -> Result<u8, String> {
+fn severity(value: &str) -> Result<u8, ActionError> {
     const WORDS: [&str; 8] =
         ["EMERGENCY", "ALERT", "CRITICAL", "ERROR", "WARNING", "NOTICE", "INFO", "DEBUG"];
     let by_word = WORDS.iter().position(|word| word.eq_ignore_ascii_case(value));
     let number = by_word.or_else(|| value.parse().ok()).filter(|number| *number < 8);
-    number.and_then(|number| u8::try_from(number).ok()).ok_or_else(|| format!("`{value}` is not a severity"))
+    let number = number.and_then(|number| u8::try_from(number).ok());
+    number.ok_or_else(|| ActionError::Severity(value.to_owned()))
 }
 
 #[cfg(test)]
@@ -308,7 +355,7 @@ mod tests {
         assert_eq!(got.sets[0].change, VariableChange::Add);
         assert_eq!(got.sets[1].change, VariableChange::Unset);
         assert_eq!(got.sets[2].value.constant(), Some(&b"1"[..]));
-        assert_eq!(got.ctls, [Ctl::RemoveById(1, 9)]);
+        assert_eq!(got.ctls, [Ctl::RemoveById(IdRange::read("1-9").unwrap())]);
         assert_eq!((got.severity, got.log), (Some(2), Some(false)));
         assert!(got.chain && got.capture && got.multi_match);
     }
@@ -316,7 +363,17 @@ mod tests {
     #[test]
     fn every_wrong_action_is_reported() {
         let got = parse("phase:7,status:9,t:rot13,severity:'x',frobnicate,ctl:ruleEngine=maybe").unwrap_err();
-        assert_eq!(got.len(), 6, "{got:?}");
+        assert_eq!(
+            got,
+            [
+                ActionError::Phase("7".into()),
+                ActionError::Status("9".into()),
+                ActionError::Transform("rot13".into()),
+                ActionError::Severity("x".into()),
+                ActionError::Unknown("frobnicate".into()),
+                ActionError::CtlEngine("ruleEngine=maybe".into()),
+            ]
+        );
         assert!(parse("initcol:ip=%{REMOTE_ADDR},setvar:ip.x=1").unwrap().unsupported.len() == 2);
     }
 }

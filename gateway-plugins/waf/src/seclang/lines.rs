@@ -1,5 +1,10 @@
 //! Logical lines and their words: continuation with `\`, comments, quotes.
 
+/// A quote that opens a word and has no counterpart on the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the quote {0} is never closed")]
+pub(crate) struct UnclosedQuote(char);
+
 /// A line with what continues it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LogicalLine {
@@ -35,7 +40,7 @@ pub(crate) fn logical(text: &str) -> Vec<LogicalLine> {
 }
 
 /// The words of a line. In double quotes `\"` is a quote and every other backslash stays; single quotes keep all.
-pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
+pub(crate) fn words(line: &str) -> Result<Vec<String>, UnclosedQuote> {
     let mut found = Vec::new();
     let mut rest = line.chars().peekable();
     loop {
@@ -45,7 +50,7 @@ pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
         if first == '"' || first == '\'' {
             loop {
                 match rest.next() {
-                    None => return Err(format!("the quote {first} is never closed")),
+                    None => return Err(UnclosedQuote(first)),
                     Some(c) if c == first => break,
                     Some('\\') if rest.peek() == Some(&first) => word.extend(rest.next()),
                     Some('\\') => {
@@ -83,6 +88,6 @@ mod tests {
     fn quotes_keep_backslashes() {
         let line = r#"SecRule ARGS "@rx a\"b\d\\" 'it''s'"#;
         assert_eq!(words(line).unwrap(), ["SecRule", "ARGS", r#"@rx a"b\d\\"#, "it", "s"]);
-        assert!(words("SecRule \"open").unwrap_err().contains("never closed"));
+        assert_eq!(words("SecRule \"open"), Err(UnclosedQuote('"')));
     }
 }

@@ -2,6 +2,19 @@
 
 use crate::variable::Variable;
 
+/// Why a text with macros can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MacroError {
+    /// The text whose macro has no end.
+    #[error("`%{{` in `{0}` is never closed")]
+    Unclosed(String),
+    /// What the braces contain.
+    #[error("the variable in `%{{{0}}}` is not supported")]
+    UnknownVariable(String),
+    #[error("`%{{TX}}` needs a name, as in `%{{TX.name}}`")]
+    TxWithoutName,
+}
+
 /// A piece of a text with macros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MacroPiece {
@@ -28,7 +41,7 @@ impl Template {
 }
 
 /// Reads a text with macros.
-pub(crate) fn parse(text: &str) -> Result<Template, String> {
+pub(crate) fn parse(text: &str) -> Result<Template, MacroError> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("%{") {
@@ -36,7 +49,7 @@ pub(crate) fn parse(text: &str) -> Result<Template, String> {
             pieces.push(MacroPiece::Text(before.as_bytes().to_vec()));
         }
         let Some((name, behind)) = after.split_once('}') else {
-            return Err(format!("`%{{` in `{text}` is never closed"));
+            return Err(MacroError::Unclosed(text.to_owned()));
         };
         pieces.push(piece(name)?);
         rest = behind;
@@ -47,7 +60,7 @@ pub(crate) fn parse(text: &str) -> Result<Template, String> {
     Ok(Template(pieces))
 }
 
-fn piece(name: &str) -> Result<MacroPiece, String> {
+fn piece(name: &str) -> Result<MacroPiece, MacroError> {
     let (variable, member) = match name.split_once(['.', ':']) {
         Some((variable, member)) => (variable, Some(member.to_ascii_lowercase())),
         None => (name, None),
@@ -56,11 +69,10 @@ fn piece(name: &str) -> Result<MacroPiece, String> {
     if ["rule", "unique_id"].iter().any(|known| variable.eq_ignore_ascii_case(known)) && member.is_some() {
         return Ok(MacroPiece::Text(Vec::new()));
     }
-    let known =
-        Variable::named(variable).ok_or_else(|| format!("the variable in `%{{{name}}}` is not supported"))?;
+    let known = Variable::named(variable).ok_or_else(|| MacroError::UnknownVariable(name.to_owned()))?;
     match (known, member) {
         (Variable::Tx, Some(member)) => Ok(MacroPiece::Tx(member)),
-        (Variable::Tx, None) => Err("`%{TX}` needs a name, as in `%{TX.name}`".into()),
+        (Variable::Tx, None) => Err(MacroError::TxWithoutName),
         (known, member) => Ok(MacroPiece::Of(known, member)),
     }
 }
@@ -82,8 +94,10 @@ mod tests {
                 MacroPiece::Of(Variable::MatchedVar, None),
             ]
         );
-        assert!(parse("%{GEO.COUNTRY}").unwrap_err().contains("not supported"));
-        assert!(parse("%{tx.a").unwrap_err().contains("never closed"));
+        assert_eq!(parse("%{GEO.COUNTRY}"), Err(MacroError::UnknownVariable("GEO.COUNTRY".into())));
+        assert_eq!(parse("a%{tx.a"), Err(MacroError::Unclosed("a%{tx.a".into())));
+        assert_eq!(parse("%{TX}"), Err(MacroError::TxWithoutName));
+        assert_eq!(MacroError::TxWithoutName.to_string(), "`%{TX}` needs a name, as in `%{TX.name}`");
         assert_eq!(parse("100%").unwrap().constant(), Some(&b"100%"[..]));
     }
 }

@@ -2,6 +2,26 @@
 
 use crate::variable::Variable;
 
+/// Why a list of targets can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// The list is empty.
+    #[error("there are no targets")]
+    Empty,
+    /// The list from the target on whose pattern has no end.
+    #[error("the pattern in `{0}` is never closed")]
+    UnclosedPattern(String),
+    /// A name that is no variable here.
+    #[error("the variable `{0}` is not supported")]
+    UnknownVariable(String),
+    /// Another path of XML than those of all elements and all attributes.
+    #[error("of `XML` only `/*` and `//@*` are supported, not `{0}`")]
+    XmlPath(String),
+    /// A member of a variable that has one value.
+    #[error("`{0}` has no members")]
+    NoMembers(String),
+}
+
 /// One target as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TargetSource {
@@ -22,7 +42,7 @@ pub(crate) enum KeySource {
 }
 
 /// Reads a list of targets.
-pub(crate) fn parse(text: &str) -> Result<Vec<TargetSource>, String> {
+pub(crate) fn parse(text: &str) -> Result<Vec<TargetSource>, TargetError> {
     let mut found = Vec::new();
     let mut rest = text.trim().trim_start_matches(['|', ',']);
     while !rest.is_empty() {
@@ -31,13 +51,13 @@ pub(crate) fn parse(text: &str) -> Result<Vec<TargetSource>, String> {
         rest = after.trim_start_matches(['|', ',', ' ']);
     }
     if found.is_empty() {
-        return Err("there are no targets".into());
+        return Err(TargetError::Empty);
     }
     Ok(found)
 }
 
 /// The first target of a list, and what comes behind it. A pattern in slashes may have the separator in it.
-fn first(text: &str) -> Result<(&str, &str), String> {
+fn first(text: &str) -> Result<(&str, &str), TargetError> {
     let end = text.find(['|', ',']).unwrap_or(text.len());
     let opening = text.find(":/").map(|at| (at, 2, "/")).filter(|(at, ..)| *at < end);
     let quoted = text.find(":'/").map(|at| (at, 3, "/'")).filter(|(at, ..)| *at < end);
@@ -56,10 +76,10 @@ fn first(text: &str) -> Result<(&str, &str), String> {
         }
         escaped = c == '\\' && !escaped;
     }
-    Err(format!("the pattern in `{text}` is never closed"))
+    Err(TargetError::UnclosedPattern(text.to_owned()))
 }
 
-fn target(text: &str) -> Result<TargetSource, String> {
+fn target(text: &str) -> Result<TargetSource, TargetError> {
     let text = text.trim();
     let (excluded, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
     let (counted, text) = text.strip_prefix('&').map_or((false, text), |rest| (true, rest));
@@ -67,15 +87,14 @@ fn target(text: &str) -> Result<TargetSource, String> {
         Some((name, key)) => (name, Some(key)),
         None => (text, None),
     };
-    let mut variable =
-        Variable::named(name).ok_or_else(|| format!("the variable `{name}` is not supported"))?;
+    let mut variable = Variable::named(name).ok_or_else(|| TargetError::UnknownVariable(name.to_owned()))?;
     let key = match key {
         None => KeySource::All,
         Some(path) if variable == Variable::Xml => {
             match path {
                 "/*" | "//*" => {}
                 "//@*" => variable = Variable::XmlAttributes,
-                _ => return Err(format!("of `XML` only `/*` and `//@*` are supported, not `{path}`")),
+                _ => return Err(TargetError::XmlPath(path.to_owned())),
             }
             KeySource::All
         }
@@ -88,7 +107,7 @@ fn target(text: &str) -> Result<TargetSource, String> {
         }
     };
     if key != KeySource::All && !variable.has_members() {
-        return Err(format!("`{name}` has no members"));
+        return Err(TargetError::NoMembers(name.to_owned()));
     }
     Ok(TargetSource { variable, key, counted, excluded })
 }
@@ -117,7 +136,7 @@ mod tests {
             ("TX:/a", "never closed"),
             ("", "no targets"),
         ] {
-            let got = parse(text).unwrap_err();
+            let got = parse(text).unwrap_err().to_string();
             assert!(got.contains(says), "{text}: {got}");
         }
     }

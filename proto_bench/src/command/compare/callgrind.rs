@@ -2,6 +2,7 @@
 //! four times as many, and the difference is what the requests took. Start and end of the program cancel out.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,9 +11,10 @@ use super::{Bench, STREAMS};
 use crate::command::matrix::entry;
 use crate::command::measure::Console;
 use crate::command::process::{Server, find};
-use crate::command::stand::{ProxyPlacement, Stand};
+use crate::command::stand::{ProxyPlacement, Stand, StandError};
+use crate::driver::Fault;
 use crate::engine::{self, Progress, Stop, Surroundings};
-use crate::measure::counters::{self, CALLGRIND_FILE, Counts};
+use crate::measure::counters::{self, CALLGRIND_FILE, Counts, TotalsError};
 use crate::peers::{Peer, Test};
 use crate::plan::{Pace, Plan, Protocol};
 use crate::report::Document;
@@ -71,9 +73,36 @@ pub(super) fn count(bench: &Bench<'_>, test: Test, document: &mut Document, cons
     note(document, way);
 }
 
-fn difference(bench: &Bench<'_>, test: Test, peer: Peer, program: &Path) -> Result<(Plan, Counts), String> {
+/// Why instructions of a program are not counted.
+#[derive(Debug, thiserror::Error)]
+enum CallgrindError {
+    #[error("programs in Go do not run under valgrind")]
+    Go,
+    #[error("the longer run had no more requests")]
+    NoMoreRequests,
+    #[error("it ended under callgrind")]
+    Ended,
+    /// The first example of a fault.
+    #[error("{0}")]
+    Fault(String),
+    #[error(transparent)]
+    Round(#[from] Fault),
+    #[error(transparent)]
+    Stand(#[from] StandError),
+    #[error(transparent)]
+    Directory(#[from] io::Error),
+    #[error(transparent)]
+    Totals(#[from] TotalsError),
+}
+
+fn difference(
+    bench: &Bench<'_>,
+    test: Test,
+    peer: Peer,
+    program: &Path,
+) -> Result<(Plan, Counts), CallgrindError> {
     if matches!(peer, Peer::Caddy | Peer::Coraza) {
-        return Err("programs in Go do not run under valgrind".to_owned());
+        return Err(CallgrindError::Go);
     }
     let requests = bench.args.counted_requests;
     let (_, short) = run(bench, test, peer, program, requests)?;
@@ -81,7 +110,7 @@ fn difference(bench: &Bench<'_>, test: Test, peer: Peer, program: &Path) -> Resu
     #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
     let more = long.requests.saturating_sub(short.requests) as f64;
     if more < 1.0 {
-        return Err("the longer run had no more requests".to_owned());
+        return Err(CallgrindError::NoMoreRequests);
     }
     let each = |at: usize| (long.totals[at] - short.totals[at]) / more;
     let counts =
@@ -102,10 +131,9 @@ fn run(
     peer: Peer,
     program: &Path,
     requests: u64,
-) -> Result<(Plan, Life), String> {
-    let words = |error: &dyn std::fmt::Display| error.to_string();
+) -> Result<(Plan, Life), CallgrindError> {
     let directory = bench.stand.directory.join("callgrind");
-    fs::create_dir_all(&directory).map_err(|error| words(&error))?;
+    fs::create_dir_all(&directory)?;
     let file = directory.join(format!("{CALLGRIND_FILE}%p"));
     let under = [
         "valgrind".to_owned(),
@@ -116,7 +144,7 @@ fn run(
         "--trace-children=yes".to_owned(),
         format!("--callgrind-out-file={}", file.to_string_lossy()),
     ];
-    let listen = bench.stand.port().map_err(|error| words(&error))?;
+    let listen = bench.stand.port()?;
     let place = ProxyPlacement {
         backend: &bench.backend.ports,
         listen,
@@ -125,7 +153,7 @@ fn run(
     };
     let plan = bench.plan(test, listen);
     let started = bench.stand.start_under(peer, test, program, place, Some(&under));
-    let (mut server, _) = started.map_err(|error| words(&error))?;
+    let (mut server, _) = started?;
     let completed = load(&plan, requests, &mut server);
     // Only when it has ended are its counts in the file.
     drop(server);
@@ -135,7 +163,7 @@ fn run(
 }
 
 /// Sends so many requests, and returns how many there were in the end. Ends as well when the server has, or stands still.
-fn load(plan: &Plan, requests: u64, server: &mut Server) -> Result<u64, String> {
+fn load(plan: &Plan, requests: u64, server: &mut Server) -> Result<u64, CallgrindError> {
     let stop = Arc::new(Stop::default());
     let told = Arc::clone(&stop);
     let mut gone = None;
@@ -151,12 +179,12 @@ fn load(plan: &Plan, requests: u64, server: &mut Server) -> Result<u64, String> 
         }
     };
     let around = Surroundings { watched: &[], tell: &mut tell, stop: Some(stop) };
-    let outcome = engine::run_in(plan, around).map_err(|fault| fault.to_string())?;
+    let outcome = engine::run_in(plan, around)?;
     if gone.is_some() {
-        return Err("it ended under callgrind".to_owned());
+        return Err(CallgrindError::Ended);
     }
     if let Some((_, example)) = outcome.tally.faults.values().next() {
-        return Err(example.clone());
+        return Err(CallgrindError::Fault(example.clone()));
     }
     Ok(outcome.tally.completed)
 }

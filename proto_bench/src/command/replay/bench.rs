@@ -60,23 +60,39 @@ struct Ready<'a> {
     plan: Plan,
 }
 
+/// More clients than a process may have files open for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{clients} clients need {needed} open files in one process, and the limit here is {limit} (ulimit -n)"
+)]
+struct FileShortage {
+    clients: u32,
+    needed: u64,
+    limit: u64,
+}
+
+/// Why a row cannot be run with its clients, and with how many it could be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{shortage}; --scale-down takes {fewer} clients")]
+pub(super) struct TooFewFiles {
+    shortage: FileShortage,
+    fewer: u32,
+}
+
 impl Sizes {
     /// The clients of a row, and what is to be said of them; or why it cannot be run.
-    pub(super) fn clients(&self, row: &Row, setup: &Setup) -> Result<(u32, Option<String>), String> {
+    pub(super) fn clients(&self, row: &Row, setup: &Setup) -> Result<(u32, Option<String>), TooFewFiles> {
         let asked = self.clients.unwrap_or(row.clients);
         let needed = row.descriptors(setup, asked);
         if needed <= self.descriptors {
             return Ok((asked, None));
         }
         let fewer = row.most_clients(setup, self.descriptors);
-        let limit = format!(
-            "{asked} clients need {needed} open files in one process, and the limit here is {} (ulimit -n)",
-            self.descriptors
-        );
+        let shortage = FileShortage { clients: asked, needed, limit: self.descriptors };
         if self.scale_down && fewer > 0 {
-            return Ok((fewer, Some(format!("{limit}: measured with {fewer} clients (--scale-down)"))));
+            return Ok((fewer, Some(format!("{shortage}: measured with {fewer} clients (--scale-down)"))));
         }
-        Err(format!("{limit}; --scale-down takes {fewer} clients"))
+        Err(TooFewFiles { shortage, fewer })
     }
 
     /// Rounds of a row: no more than there are ports for, since those of closed connections are not free again at once.
@@ -115,7 +131,7 @@ impl<'a> Bench<'a> {
                 published.clients = clients;
                 document.notes.extend(said.map(|said| format!("{}: {said}.", row.id)));
             }
-            Err(reason) => published.skipped = published.skipped.or(Some(reason)),
+            Err(reason) => published.skipped = published.skipped.or_else(|| Some(reason.to_string())),
         }
         let (clients, skipped) = (published.clients, published.skipped.is_some());
         if let Some(replay) = &mut document.replay {
@@ -360,7 +376,7 @@ mod tests {
         let row = table.rows.iter().find(|row| row.id == "10000-proxy").expect("a row");
         let setup = &table.setups[&row.setup];
         assert_eq!(sizes(100_000, false).clients(row, setup), Ok((10_000, None)));
-        let reason = sizes(20_000, false).clients(row, setup).expect_err("too few");
+        let reason = sizes(20_000, false).clients(row, setup).expect_err("too few").to_string();
         assert!(reason.contains("20512") && reason.contains("--scale-down takes 9744"), "{reason}");
         let (clients, said) = sizes(20_000, true).clients(row, setup).expect("fewer clients");
         assert!(clients == 9_744 && said.is_some_and(|said| said.contains("9744 clients")));

@@ -11,6 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use gateway_core::config::model::{AcmeChallenge, AcmeRules, CertificateFiles};
+use gateway_core::http::reply::Cause;
+use gateway_core::plugin::world::calls::CallError;
 use gateway_telemetry::json::Rfc3339;
 use http::{Method, Request, Response, StatusCode};
 use rcgen::{
@@ -103,7 +105,7 @@ impl Script {
     fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
         self.state().asked += 1;
         if self.state().is_away {
-            return Err(TransportError::Url("connection refused".to_owned()));
+            return Err(lost("connection refused"));
         }
         let path = request.uri().path().to_owned();
         let sent: Value = serde_json::from_slice(request.body()).unwrap_or_default();
@@ -187,6 +189,11 @@ impl Script {
     }
 }
 
+/// What a call comes to whose connection fails.
+fn lost(detail: &str) -> TransportError {
+    TransportError::Call(CallError { cause: Cause::UpstreamClosed, detail: Some(detail.to_owned()) })
+}
+
 impl Transport for Script {
     fn send(&self, request: Request<Bytes>) -> Sending<'_> {
         let path = request.uri().path();
@@ -194,7 +201,7 @@ impl Transport for Script {
         let mut state = self.state();
         if let Some(at) = state.lost.iter().position(|lost| *lost == path) {
             state.lost.remove(at);
-            answer = Err(TransportError::Url("connection reset".to_owned()));
+            answer = Err(lost("connection reset"));
         }
         drop(state);
         Box::pin(std::future::ready(answer))

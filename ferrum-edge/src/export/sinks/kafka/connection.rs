@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gateway_core::config::model::{KafkaMechanism, LogKafka};
+use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::{Client, Endpoint, Server};
 use gateway_core::stream::relay::Tunnel;
@@ -33,10 +34,10 @@ impl BrokerConnection {
     ///
     /// # Errors
     /// When what is trusted can't be read.
-    pub(super) fn client(rules: &LogKafka, broker: &Broker, world: &World) -> Result<Client, String> {
+    pub(super) fn client(rules: &LogKafka, broker: &Broker, world: &World) -> Result<Client, Problems> {
         let address = Server::Address { host: Arc::from(broker.host.as_str()), port: broker.port };
         let endpoint = Endpoint::new(address, rules.tls).trusting(rules.ca_path.clone());
-        world.client(endpoint).map_err(|problems| problems.to_string())
+        world.client(endpoint)
     }
 
     /// Connects, and says who the client is where that is wanted.
@@ -44,7 +45,7 @@ impl BrokerConnection {
     /// # Errors
     /// What went wrong; all of it may pass.
     pub(super) async fn open(rules: &LogKafka, broker: &Broker, world: &World) -> Result<Self, Failed> {
-        let client = Self::client(rules, broker, world).map_err(Failed::passing)?;
+        let client = Self::client(rules, broker, world).map_err(passing)?;
         let stream = client.open().await.map_err(passing)?;
         let mut connection = Self { stream, next: 0, limit: MAX_SASL_ANSWER };
         if let Some((mechanism, user, password)) = &rules.sasl {

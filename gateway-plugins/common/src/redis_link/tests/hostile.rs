@@ -115,7 +115,7 @@ async fn attacked(mode: &str, word: &'static str, attack: &'static Attack) -> (S
     let world = World::default();
     let files: &Arc<dyn Files> = world.files();
     let error = match connect(&servers["main"], files, &Arc::new(AtomicU64::new(0))).await {
-        Err(why) => why,
+        Err(why) => why.to_string(),
         Ok(mut connection) => {
             let mut call = COUNT.prepare_invoke();
             call.key("k");
