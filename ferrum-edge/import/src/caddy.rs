@@ -54,7 +54,7 @@ struct Caddy<'o> {
     has_files: bool,
     /// Names that are got in a way that is not offered.
     not_from_ca: Vec<String>,
-    /// A site asks for clients' certificates, which is not translated: everything over TLS is closed.
+    /// A site asks for clients' certificates, which is not converted: everything over TLS is closed.
     asks_certificates: bool,
     /// Lists of accounts so far.
     accounts: usize,

@@ -15,9 +15,9 @@ pub(crate) use changes_by_subject::Changes;
 
 /// Changes that one condition is followed through, in all ways in which they may have been made.
 const MAX_STEPS: usize = 1000;
-/// Conditions within a condition that is still translated: the gateway takes 16.
+/// Conditions within a condition that is still converted: the gateway takes 16.
 const MAX_DEPTH: usize = 12;
-/// Bytes of a condition, written down, that is still translated.
+/// Bytes of a condition, written down, that is still converted.
 const MAX_BYTES: usize = 16 << 10;
 
 /// What a rule changes.

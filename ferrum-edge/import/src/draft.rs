@@ -71,7 +71,7 @@ pub struct Import {
     pub upstreams: Vec<Value>,
     /// Plugins and where they run.
     pub plugin_configs: Vec<Value>,
-    /// How many proxies answer 503 to everything, for they stand for what can't be translated.
+    /// How many proxies answer 503 to everything, for they stand for what can't be converted.
     pub closed_proxies: usize,
     /// Of how many locations of the original some or all requests answer 503 for that reason, and how many it has; none where a
     /// format has no locations.

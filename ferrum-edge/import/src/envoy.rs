@@ -262,7 +262,7 @@ impl Envoy<'_> {
                     let mut made = Listener { others: other_names.clone(), is_closed, ..Listener::default() };
                     if others {
                         let what = format!("{what}: filter_chain_match");
-                        let why = "only server names can be translated";
+                        let why = "only server names can be converted";
                         made.is_closed |= self.out.guard_not_converted(chain.at, what, why, "");
                     }
                     let number = u16::try_from(port).unwrap_or_default();

@@ -191,7 +191,7 @@ impl Ingress<'_> {
                 self.out.not_converted(
                     document.at,
                     format_args!("{kind} {}", name.1),
-                    "it is not translated",
+                    "it is not converted",
                     "",
                 );
             }

@@ -144,7 +144,7 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
     Ok(())
 }
 
-/// A translation under way.
+/// A conversion under way.
 #[derive(Default)]
 struct Kong {
     out: Import,

@@ -4,7 +4,7 @@
 //! of the original what became of it, with file and line.
 //!
 //! An importer never guesses. What would behave otherwise here is left out and named, or named beside what stands for it.
-//! What keeps requests out and can't be translated closes what it guarded with 503, unless [`Options::open`] is set.
+//! What keeps requests out and can't be converted closes what it guarded with 503, unless [`Options::open`] is set.
 //!
 //! Nothing here opens a file by itself: included files are read through [`Files`], which the caller hands in.
 //!
@@ -93,7 +93,7 @@ pub enum Format {
 /// How to import.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Keeps routes open whose access rules cannot be translated, instead of answering 503.
+    /// Keeps routes open whose access rules cannot be converted, instead of answering 503.
     pub open: bool,
 }
 

@@ -160,7 +160,7 @@ const SILENT: &[&str] = &[
     "disable_symlinks",
 ];
 
-/// Directives of servers and locations that are translated where they hold.
+/// Directives of servers and locations that are converted where they hold.
 const HANDLED: &[&str] = &[
     "server_name",
     "location",

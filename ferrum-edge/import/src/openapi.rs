@@ -30,7 +30,7 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
     }
     for key in ["webhooks", "x-kong-plugin-key-auth", "x-google-backend", "x-amazon-apigateway-integration"] {
         if let Some(node) = document.get(key) {
-            out.not_converted(node.at, key, "it is not translated", "");
+            out.not_converted(node.at, key, "it is not converted", "");
         }
     }
     // Paths that are concrete go first; of others, which may take the same, the one that says more.
@@ -172,7 +172,7 @@ impl OpenApi<'_, '_> {
             return self.out.guard_not_converted(
                 asked.at,
                 format_args!("{what}: security"),
-                "it may be left out, which can't be translated",
+                "it may be left out, which can't be converted",
                 TODO,
             );
         }
@@ -216,7 +216,7 @@ impl OpenApi<'_, '_> {
                             "mutualTLS" => {
                                 "clients' certificates are asked for by the whole gateway (`mtls_auth`)"
                             }
-                            _ => "it can't be translated (`oauth2_introspection`, `jwks_auth`)",
+                            _ => "it can't be converted (`oauth2_introspection`, `jwks_auth`)",
                         };
                         if self.out.guard_not_converted(
                             asked.at,

@@ -167,7 +167,7 @@ pub struct Report {
     /// The lines of the latest findings, which may be met again.
     latest: VecDeque<u32>,
     counts: [usize; 6],
-    /// Where something else than a plain translation was noted.
+    /// Where something else than a plain conversion was noted.
     said: HashSet<At>,
     pub(crate) notes: Vec<&'static str>,
 }
@@ -202,7 +202,7 @@ impl Report {
         }
     }
 
-    /// Whether it is noted of something there that it is not, or not wholly, translated.
+    /// Whether it is noted of something there that it is not, or not wholly, converted.
     pub(crate) fn names(&self, at: At) -> bool {
         self.said.contains(&at)
     }

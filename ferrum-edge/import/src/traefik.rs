@@ -73,7 +73,7 @@ struct Traefik<'o> {
     certificates: Vec<Value>,
     /// Those of the CA that [`Self::resolver`] names.
     from_ca: FromCa,
-    /// The resolver of certificates that is translated.
+    /// The resolver of certificates that is converted.
     resolver: Option<String>,
 }
 
@@ -236,7 +236,7 @@ impl Traefik<'_> {
             *is_closed |= self.asks_for_clients(what, router, &cond);
             return cond;
         }
-        let why = "this rule can't be translated; all that it may take is closed";
+        let why = "this rule can't be converted; all that it may take is closed";
         let closes = self.out.guard_not_converted(
             router.at,
             format_args!("{what}: {rule}"),

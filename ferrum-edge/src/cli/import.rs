@@ -26,7 +26,7 @@ pub(super) struct ImportArgs {
     /// Exits with code 3 if anything is lost or closed
     #[arg(long)]
     strict: bool,
-    /// Keeps routes open whose access rules cannot be translated, instead of answering 503
+    /// Keeps routes open whose access rules cannot be converted, instead of answering 503
     #[arg(long)]
     open: bool,
     /// Also lists what was converted

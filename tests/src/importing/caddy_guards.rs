@@ -287,7 +287,7 @@ http://b.test:@PORT@ {
         paths: &["/app/x", "/app/none", "/x", "/12", "/other", "/y", "/1", "/z", "/z/1", "/2"],
         known: &[
             ("/app/", "which path it passes on depends on files"),
-            ("b.test/", "its matcher can't be translated; all that gets here is closed"),
+            ("b.test/", "its matcher can't be converted; all that gets here is closed"),
         ],
         files: &[("www/x", "x"), ("www/12", "twelve"), ("www/app/x", "own")],
         ..Case::default()

@@ -299,7 +299,7 @@ fn caddys_json() {
     let imported = import(Format::CaddyJson, text, false);
     good(&imported);
     assert_eq!(asked(&imported, "a.test", "GET", "/no/x", HERE), "403");
-    assert_eq!(asked(&imported, "a.test", "GET", "/x", HERE), "503", "an expression can't be translated");
+    assert_eq!(asked(&imported, "a.test", "GET", "/x", HERE), "503", "an expression can't be converted");
     assert_eq!(asked(&imported, "b.test", "GET", "/x", HERE), "503", "a handler that is not known");
     assert_eq!(asked(&imported, "c.test", "GET", "/x", HERE), "200", "where nothing answers, Caddy says 200");
     let open = import(Format::CaddyJson, text, true);

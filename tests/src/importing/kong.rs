@@ -71,8 +71,8 @@ vaults: [{name: v}]
 
 #[test]
 fn kong_routes_become_proxies() {
-    let translation = import(Format::Kong, KONG, false);
-    let document = good(&translation);
+    let conversion = import(Format::Kong, KONG, false);
+    let document = good(&conversion);
     let api = by_id(&document, "proxies", "orders-api");
     assert_eq!(api["listen_path"], "/orders");
     assert_eq!(api["hosts"], json!(["api.example.com", "*.example.org"]));
@@ -98,8 +98,8 @@ fn kong_routes_become_proxies() {
 
 #[test]
 fn kong_plugins_run_where_they_ran() {
-    let translation = import(Format::Kong, KONG, false);
-    let document = good(&translation);
+    let conversion = import(Format::Kong, KONG, false);
+    let document = good(&conversion);
     let names = |proxy: &Value| -> Vec<String> {
         let own = proxy["plugins"].as_array().cloned().unwrap_or_default();
         let ids = own.iter().map(|plugin| plugin["plugin_config_id"].as_str().unwrap().to_owned());
@@ -133,12 +133,12 @@ fn kong_consumers_keep_their_credentials() {
 
 #[test]
 fn what_kong_has_and_we_have_not_is_named() {
-    let translation = import(Format::Kong, KONG, false);
-    assert!(lost(&translation, "basicauth"), "{:#?}", translation.report);
+    let conversion = import(Format::Kong, KONG, false);
+    assert!(lost(&conversion, "basicauth"), "{:#?}", conversion.report);
     for what in ["bad.*", "weight of 0", "vaults"] {
-        assert!(!lost(&translation, what), "{what}: {:#?}", translation.report);
+        assert!(!lost(&conversion, what), "{what}: {:#?}", conversion.report);
     }
-    assert!(!lost(&translation, "certificates"), "an empty section is none");
+    assert!(!lost(&conversion, "certificates"), "an empty section is none");
     assert!(
         super::routes::try_import(Format::Kong, "proxies: []", false).is_err(),
         "one of our own is none of Kong's"
@@ -170,7 +170,7 @@ consumers:
 - {username: ann, plugins: [{name: ip-restriction}]}
 - {username: bob, plugins: [{name: rate-limiting}]}
 "#;
-    let translation = import(Format::Kong, GUARDED, false);
+    let conversion = import(Format::Kong, GUARDED, false);
     let cases = [
         ("GET", "/jwt", "503"),
         ("GET", "/open", "1001"),
@@ -181,15 +181,15 @@ consumers:
         ("GET", "/t", "503"),
     ];
     for (method, path, expected) in cases {
-        assert_eq!(asked(&translation, "h", method, path, [10, 0, 0, 1]), expected, "{method} {path}");
+        assert_eq!(asked(&conversion, "h", method, path, [10, 0, 0, 1]), expected, "{method} {path}");
     }
-    let names: Vec<&Value> = translation.consumers.iter().map(|consumer| &consumer["username"]).collect();
+    let names: Vec<&Value> = conversion.consumers.iter().map(|consumer| &consumer["username"]).collect();
     assert_eq!(names, ["bob"], "who was guarded by something of her own does not get in without it");
     let open = import(Format::Kong, GUARDED, true);
     assert_eq!(asked(&open, "h", "GET", "/jwt", [10, 0, 0, 1]), "1001");
     let everywhere = "_format_version: '3.0'\nplugins: [{name: ldap-auth}]\nservices: [{name: s, host: h, routes: [{paths: [/]}]}]\n";
-    let translation = import(Format::Kong, everywhere, false);
-    assert_eq!(asked(&translation, "h", "GET", "/", [10, 0, 0, 1]), "503");
+    let conversion = import(Format::Kong, everywhere, false);
+    assert_eq!(asked(&conversion, "h", "GET", "/", [10, 0, 0, 1]), "503");
 }
 
 const COUNTERPARTS: &str = r#"
@@ -225,9 +225,9 @@ consumers:
 
 #[test]
 fn kongs_plugins_have_counterparts() {
-    let translation = import(Format::Kong, COUNTERPARTS, false);
-    let document = good(&translation);
-    assert_eq!(translation.report.count(Conversion::Closed), 0);
+    let conversion = import(Format::Kong, COUNTERPARTS, false);
+    let document = good(&conversion);
+    assert_eq!(conversion.report.count(Conversion::Closed), 0);
     let config = |name: &str| {
         let list = document["plugin_configs"].as_array().unwrap();
         list.iter().find(|plugin| plugin["plugin_name"] == name).unwrap()["config"].clone()
@@ -249,7 +249,7 @@ fn kongs_plugins_have_counterparts() {
     let limits = config("rate_limiting");
     assert_eq!(limits["limits"], json!([{ "rate": 5, "per": "1m" }, { "rate": 100, "per": "1h" }]));
     assert_eq!(limits["limit_by"], "address");
-    assert!(lost(&translation, "each gateway counts for itself"));
+    assert!(lost(&conversion, "each gateway counts for itself"));
     assert_eq!(config("request_size_limiting")["max_size"], 8 << 20);
     let cors = config("cors");
     assert_eq!(
@@ -260,7 +260,7 @@ fn kongs_plugins_have_counterparts() {
     assert_eq!(rules.as_array().unwrap().len(), 7);
     assert_eq!(rules[3], json!({ "operation": "update", "target": "header", "key": "x-d", "value": "1$$" }));
     assert_eq!(rules[4], json!({ "operation": "update", "target": "body", "key": "/n", "value": "v" }));
-    assert!(lost(&translation, "x-e"));
+    assert!(lost(&conversion, "x-e"));
     assert_eq!(config("response_transformer")["rules"].as_array().unwrap().len(), 2);
     let ann = by_id(&document, "consumers", "ann");
     assert_eq!(ann["custom_id"], "issuer-of-ann");
@@ -277,8 +277,8 @@ fn what_kongs_plugins_cannot_have_here_is_closed() {
         let text = format!(
             "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1\n  routes: [{{name: r, paths: [/]}}]\n  plugins: [{plugin}]\n"
         );
-        let translation = import(Format::Kong, &text, false);
-        assert_eq!(translation.report.count(Conversion::Closed), 1, "{plugin}");
+        let conversion = import(Format::Kong, &text, false);
+        assert_eq!(conversion.report.count(Conversion::Closed), 1, "{plugin}");
     }
 }
 

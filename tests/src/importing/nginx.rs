@@ -413,7 +413,7 @@ http {
     .await;
 }
 
-/// What can't be translated is closed, whatever it stands in.
+/// What can't be converted is closed, whatever it stands in.
 #[tokio::test]
 async fn what_is_not_known_is_closed() {
     compare(Case {

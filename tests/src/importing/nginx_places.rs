@@ -23,7 +23,7 @@ http {
         paths: &["/o", "/r", "/i", "/w", "/w/x", "/p", "/"],
         methods: &["GET", "POST", "OPTIONS", "DELETE"],
         fields: &["", "x-a: 1"],
-        known: &[("a.test/p", "only `deny all` in it can be translated")],
+        known: &[("a.test/p", "only `deny all` in it can be converted")],
         ..Case::default()
     })
     .await;

@@ -175,8 +175,8 @@ http {
         paths: &["/a/one/two", "/b/one", "/r/one", "/r/zed", "/c/xy", "/c/one", "/d", "/d/x", "/e/x", "/"],
         fields: &["", "x-a: zed"],
         known: &[
-            ("/a/", "return 302 /to/$1: this redirect can't be translated"),
-            ("/b/", "return 302 /kept/$kept: this redirect can't be translated"),
+            ("/a/", "return 302 /to/$1: this redirect can't be converted"),
+            ("/b/", "return 302 /kept/$kept: this redirect can't be converted"),
         ],
         ..Case::default()
     })

@@ -6,7 +6,7 @@ use super::{Caddy, matchers};
 use crate::cond::Cond;
 
 impl Caddy<'_> {
-    /// A directive's matcher and its other arguments; `None` when the matcher can't be translated.
+    /// A directive's matcher and its other arguments; `None` when the matcher can't be converted.
     pub(super) fn matched(&self, line: &CaddyLine, scope: &Scope) -> (Option<Cond>, Vec<String>) {
         let arguments = line.arguments();
         let Some(first) = arguments.first() else { return (Some(Cond::Always), Vec::new()) };

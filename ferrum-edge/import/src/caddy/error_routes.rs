@@ -13,7 +13,7 @@ const STATUS: [&str; 2] = ["{err.status_code}", "{http.error.status_code}"];
 const HARMLESS: [&str; 4] = ["encode", "log_skip", "templates", "header"];
 
 impl Caddy<'_> {
-    /// `handle_errors [STATUS…] { … }`: pages for errors. What can't be translated in it guards nothing, and is left out.
+    /// `handle_errors [STATUS…] { … }`: pages for errors. What can't be converted in it guards nothing, and is left out.
     pub(super) fn errors(&mut self, line: &CaddyLine, words: &[&str], scope: &Scope) -> Option<Plug> {
         let root = scope.root.as_deref();
         let statuses = match words {

@@ -42,7 +42,7 @@ impl Caddy<'_> {
             return RouteEnd::new(line.at, To::Closed);
         };
         let Some(tries) = scripts.try_files_entries() else {
-            let why = "its `try_files` can't be translated; it answers 503";
+            let why = "its `try_files` can't be converted; it answers 503";
             self.out.not_converted(line.at, what, why, "set `fastcgi.try_files` of the proxy");
             return RouteEnd::new(line.at, To::Closed);
         };

@@ -1,4 +1,4 @@
-//! Translates `forward_auth`: the address of the authorization server, the request that Caddy sends to it, and the use of its response.
+//! Converts `forward_auth`: the address of the authorization server, the request that Caddy sends to it, and the use of its response.
 
 use serde_json::{Map, Value};
 
@@ -36,7 +36,7 @@ impl Caddy<'_> {
         let question = read(line).filter(|question| words.len() == 1 && !question.uri.contains('{'));
         let target = words.first().and_then(|target| super::proxy::dialed(target));
         let Some((question, (host, port, is_tls, _))) = question.zip(target) else {
-            let why = "only one server, `uri`, `header_up`, `copy_headers`, and a redirect for a status can be translated";
+            let why = "only one server, `uri`, `header_up`, `copy_headers`, and a redirect for a status can be converted";
             if self.out.guard_not_converted(line.at, line.text(), why, "use the plugin `forward_auth`") {
                 steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
             }
@@ -100,7 +100,7 @@ fn renaming(from: &str, to: &str) -> [(Cond, Vec<HeaderRule>); 3] {
     [(there.clone(), vec![set]), (there.negate(), remove(to)), (Cond::Always, remove(from))]
 }
 
-/// The lines of a block; `None` when one of them can't be translated.
+/// The lines of a block; `None` when one of them can't be converted.
 fn read(line: &CaddyLine) -> Option<Question> {
     let mut made = Question {
         uri: "/".to_owned(),

@@ -157,7 +157,7 @@ impl Caddy<'_> {
                 self.out.route_closed(
                     line.at,
                     line.text(),
-                    "this redirect can't be translated",
+                    "this redirect can't be converted",
                     "use the plugin `redirect`",
                 );
                 RouteEnd::new(line.at, To::Closed)
@@ -268,7 +268,7 @@ impl Caddy<'_> {
                 if self.out.guard_not_converted(
                     line.at,
                     line.text(),
-                    "this rewrite can't be translated",
+                    "this rewrite can't be converted",
                     "use the plugin `rewrite`",
                 ) {
                     steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
@@ -294,7 +294,7 @@ impl Caddy<'_> {
                 && self.out.account(name, Password::Hash(hash), std::slice::from_ref(&group));
         }
         if !is_good {
-            let why = "its accounts can't be translated: hashes have to be bcrypt or argon2id, and one name has one password";
+            let why = "its accounts can't be converted: hashes have to be bcrypt or argon2id, and one name has one password";
             if self.out.guard_not_converted(line.at, line.text(), why, TODO) {
                 steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
             }
@@ -359,7 +359,7 @@ impl Caddy<'_> {
             // A `try_files` of another block may have taken them.
             || scope.tries.is_none() && scope.changes.iter().any(|it| matches!(it.what, What::Fallback(_)))
         {
-            let why = "`hide`, `pass_thru` and files by a rewritten path can't be translated; it answers 503";
+            let why = "`hide`, `pass_thru` and files by a rewritten path can't be converted; it answers 503";
             self.out.route_closed(line.at, line.text(), why, "use the plugin `static_files`");
             return RouteEnd::new(line.at, To::Closed);
         }
@@ -382,7 +382,7 @@ impl Caddy<'_> {
                 self.out.not_converted(
                     line.at,
                     line.text(),
-                    "its `try_files` can't be translated; it answers 503",
+                    "its `try_files` can't be converted; it answers 503",
                     "",
                 );
                 return RouteEnd::new(line.at, To::Closed);

@@ -105,7 +105,7 @@ impl Caddy<'_> {
             let others = changes.iter().filter(|it| of_group.is_none_or(|made| !made.contains(it)));
             let cond = self.matched_sets(route).and_then(|cond| before_changes(cond, others));
             let Some(cond) = cond.filter(|_| depth < 16) else {
-                let why = "its matcher can't be translated; all that gets here is closed";
+                let why = "its matcher can't be converted; all that gets here is closed";
                 if self.out.guard_not_converted(route.at, "route", why, "write it with `matches`") {
                     steps.push(RouteStep::End(Cond::Always, RouteEnd::new(route.at, To::Closed)));
                     return steps;
@@ -246,7 +246,7 @@ impl Caddy<'_> {
                 self.out.converted(handler.at, what);
                 steps.push(RouteStep::Pass(Cond::Always, Plug::of(config)));
             }
-            (None, None) => self.close_route(handler, what, "this rewrite can't be translated", steps),
+            (None, None) => self.close_route(handler, what, "this rewrite can't be converted", steps),
         }
     }
 
@@ -315,7 +315,7 @@ impl Caddy<'_> {
                     self.out.route_closed(
                         handler.at,
                         what,
-                        "this redirect can't be translated",
+                        "this redirect can't be converted",
                         "use the plugin `redirect`",
                     );
                     RouteEnd::new(handler.at, To::Closed)
@@ -353,7 +353,7 @@ impl Caddy<'_> {
             self.close_route(
                 handler,
                 what,
-                "only accounts with bcrypt hashes, not encoded, can be translated",
+                "only accounts with bcrypt hashes, not encoded, can be converted",
                 steps,
             );
             return;
@@ -426,7 +426,7 @@ impl Caddy<'_> {
                 proxy.is_closed |= self.out.guard_not_converted(
                     node.at,
                     format_args!("{what}: {key}"),
-                    "it can't be translated",
+                    "it can't be converted",
                     "",
                 );
             }

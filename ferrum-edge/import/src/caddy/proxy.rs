@@ -86,12 +86,12 @@ impl Caddy<'_> {
             }
             "dynamic" => self.dynamic_line(&what, line, proxy),
             name @ ("method" | "rewrite" | "handle_response") => {
-                let why = format!("what `{name}` changes can't be translated");
+                let why = format!("what `{name}` changes can't be converted");
                 proxy.is_closed |= self.out.guard_not_converted(line.at, what, why, "");
             }
             name if name.starts_with('@') => {
                 proxy.is_closed |=
-                    self.out.guard_not_converted(line.at, what, "what it changes can't be translated", "");
+                    self.out.guard_not_converted(line.at, what, "what it changes can't be converted", "");
             }
             _ => self.out.not_converted(line.at, what, "the gateway does not support this", ""),
         }

@@ -138,7 +138,7 @@ impl Caddy<'_> {
         Some(Address { host, port, is_tls, path: path.to_owned(), redirects })
     }
 
-    /// Translates sites, those with longer hosts and paths first, as Caddy looks at them.
+    /// Converts sites, those with longer hosts and paths first, as Caddy looks at them.
     pub(super) fn sites(&mut self, sites: Vec<Site>) {
         let ports = self.listeners(&sites);
         self.fall_through(&sites);
@@ -322,13 +322,13 @@ impl Caddy<'_> {
                     self.out.not_converted(
                         line.at,
                         line.text(),
-                        "its matcher can't be translated",
+                        "its matcher can't be converted",
                         "use `when`",
                     );
                     continue;
                 }
                 let todo = "write its matcher with `matches`, then remove `request_termination`";
-                let why = "its matcher can't be translated; all that gets here is closed";
+                let why = "its matcher can't be converted; all that gets here is closed";
                 if self.out.guard_not_converted(line.at, line.text(), why, todo) {
                     steps.push(RouteStep::End(Cond::Always, RouteEnd::new(line.at, To::Closed)));
                     return steps;

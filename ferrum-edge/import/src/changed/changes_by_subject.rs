@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{RequestChange, What, before_changes};
 use crate::cond::Cond;
 
-/// Changes of one subject behind which conditions are not translated any more.
+/// Changes of one subject behind which conditions are not converted any more.
 const MAX_OF_SUBJECT: usize = 1000;
 
 /// Changes in the order in which they are made; a copy costs little until it is changed.

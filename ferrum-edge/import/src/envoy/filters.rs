@@ -1,4 +1,4 @@
-//! Envoy's HTTP filters as plugins. What may guard and can't be translated closes what is behind it.
+//! Envoy's HTTP filters as plugins. What may guard and can't be converted closes what is behind it.
 
 use super::{Envoy, Listener};
 use crate::draft::{
@@ -101,7 +101,7 @@ impl Envoy<'_> {
                     self.out.not_converted(
                         filter.at,
                         what,
-                        "it is not translated",
+                        "it is not converted",
                         "see `ferrum-edge plugins`",
                     );
                 }
@@ -109,7 +109,7 @@ impl Envoy<'_> {
                     made.is_closed |= self.out.guard_not_converted(
                         filter.at,
                         what,
-                        "this filter may guard, and is not translated",
+                        "this filter may guard, and is not converted",
                         TODO,
                     )
                 }
@@ -157,7 +157,7 @@ impl Envoy<'_> {
             .map(str::to_owned);
         let lets_in = settings.get("failure_mode_allow").and_then(Node::bool) == Some(true);
         let Some(uri) = uri else {
-            let why = "only an HTTP service with a URL, or a gRPC service of a cluster, can be translated";
+            let why = "only an HTTP service with a URL, or a gRPC service of a cluster, can be converted";
             made.is_closed |=
                 self.out.guard_not_converted(filter.at, what, why, "use the plugin `forward_auth`");
             return;

@@ -115,7 +115,7 @@ impl Envoy<'_> {
         for key in NOT_CONVERTED {
             if let Some(node) = action.get(key) {
                 let what = format!("{what}: {key}");
-                self.out.not_converted(node.at, what, "it is not translated", "see `ferrum-edge plugins`");
+                self.out.not_converted(node.at, what, "it is not converted", "see `ferrum-edge plugins`");
             }
         }
         Some(backend.to)
@@ -130,7 +130,7 @@ impl Envoy<'_> {
             for key in ["typed_per_filter_config", "per_filter_config"] {
                 if let Some(node) = part.get(key).filter(|it| !it.is_empty()) {
                     let what = format!("{what}: weighted_clusters: {name}: {key}");
-                    let why = "settings of filters for one cluster are not translated";
+                    let why = "settings of filters for one cluster are not converted";
                     if self.out.guard_not_converted(node.at, what, why, super::filters::TODO) {
                         return None;
                     }
@@ -180,7 +180,7 @@ impl Envoy<'_> {
             let pair =
                 regex.path(&["pattern", "regex"]).and_then(Node::str).zip(regex.text_of("substitution"));
             let Some((from, to)) = pair.filter(|(regex, _)| text::is_regex(regex)) else {
-                let why = "this rewrite can't be translated";
+                let why = "this rewrite can't be converted";
                 self.out.route_closed(regex.at, what, why, "use the plugin `rewrite`");
                 return None;
             };
@@ -219,7 +219,7 @@ impl Envoy<'_> {
         let waiting = said("max_pending_requests").unwrap_or(PENDING);
         let queue = draft!(Queue { max_waiting: waiting, timeout: text::duration(ROUTE_TIMEOUT_MS) });
         limits.see_all();
-        let why = "its limits are shared among the targets; others of its limits are not translated";
+        let why = "its limits are shared among the targets; others of its limits are not converted";
         self.out.partial(limits.at, what, why, "");
         connections.map(|_| queue)
     }

@@ -15,7 +15,7 @@ impl Envoy<'_> {
     pub(super) fn jwt(&mut self, what: &str, filter: &Node, settings: &Node, made: &mut Listener) {
         let Some(plugs) = plugs(settings) else {
             let why = "of its rules, those that ask for tokens of one or any of several issuers, with `remote_jwks` and in \
-                       `Authorization`, can be translated";
+                       `Authorization`, can be converted";
             made.is_closed |=
                 self.out.guard_not_converted(filter.at, what, why, "use the plugin `jwks_auth` with `when`");
             return;

@@ -62,7 +62,7 @@ impl Envoy<'_> {
                 return self.out.not_converted(config.at, what, why, "see `ferrum-edge plugins`");
             }
             _ => {
-                let why = "settings of this filter for one host or route are not translated";
+                let why = "settings of this filter for one host or route are not converted";
                 made.is_closed |= self.out.guard_not_converted(config.at, what, why, TODO);
                 return;
             }

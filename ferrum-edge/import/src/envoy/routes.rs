@@ -26,7 +26,7 @@ impl Envoy<'_> {
         for key in ["typed_per_filter_config", "per_filter_config"] {
             if let Some(node) = config.get(key).filter(|it| !it.is_empty()) {
                 let what = format!("{what}: {key}");
-                let why = "settings of filters for one set of routes are not translated";
+                let why = "settings of filters for one set of routes are not converted";
                 listener.is_closed |= self.out.guard_not_converted(node.at, what, why, TODO);
             }
         }
@@ -102,7 +102,7 @@ impl Envoy<'_> {
             let closes = self.out.guard_not_converted(
                 route.at,
                 &what,
-                "what it matches can't be translated; all that comes after it is closed",
+                "what it matches can't be converted; all that comes after it is closed",
                 TODO,
             );
             let mut made = Route::new(format!("{called}-closed"), To::Closed);
@@ -136,7 +136,7 @@ impl Envoy<'_> {
                     self.out.route_closed(
                         redirect.at,
                         &what,
-                        "this redirect can't be translated",
+                        "this redirect can't be converted",
                         "use the plugin `redirect`",
                     );
                     To::Closed

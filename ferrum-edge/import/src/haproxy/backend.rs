@@ -90,7 +90,7 @@ impl Haproxy<'_, '_> {
             targets.push(target);
         }
         if targets.is_empty() {
-            let why = "it has no servers that could be translated; it answers 503";
+            let why = "it has no servers that could be converted; it answers 503";
             self.out.not_converted(section.at, &place, why, "");
             return None;
         }
@@ -453,10 +453,10 @@ pub(super) fn line_outcome(line: &HaproxyLine, section: &Section) -> LineOutcome
         }
         name if error_pages::NAMES.contains(&name) => LineOutcome::ConvertedElsewhere,
         "errorfiles" => LineOutcome::NotConverted(
-            "pages of `http-errors` are not translated",
+            "pages of `http-errors` are not converted",
             "use the plugin `error_pages`",
         ),
-        "filter" => LineOutcome::NotConverted("filters are not translated", ""),
+        "filter" => LineOutcome::NotConverted("filters are not converted", ""),
         _ => LineOutcome::NotConverted("the gateway does not support this", ""),
     }
 }

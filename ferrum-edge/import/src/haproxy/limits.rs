@@ -76,7 +76,7 @@ impl Haproxy<'_, '_> {
                     steps.push(RouteStep::Pass(cond.and(tracked), Plug::of(config)));
                 }
                 Err(why) => {
-                    let why = format!("the limit is not translated: {why}");
+                    let why = format!("the limit is not converted: {why}");
                     self.out.not_converted(line.at, line.text(), why, "use `rate_limiting`");
                 }
             }

@@ -96,7 +96,7 @@ pub(super) fn mapped(
             "base" => base_compared(key, how, ignores_case, compare).filter(|_| !is_cut),
             _ => compare(key, how, ignores_case, is_cut, fetch, argument),
         };
-        let cond = cond.ok_or_else(|| format!("`{fetch}` with `{key}` in {file} can't be translated"))?;
+        let cond = cond.ok_or_else(|| format!("`{fetch}` with `{key}` in {file} can't be converted"))?;
         made.entries.push((cond, backend.to_owned()));
     }
     Ok(made)

@@ -94,7 +94,7 @@ impl Haproxy<'_, '_> {
                 steps.push(RouteStep::End(cond, ending));
             }
             (_, Ok(cond)) => {
-                let why = "this redirect can't be translated";
+                let why = "this redirect can't be converted";
                 let why = line.lacks().map_or_else(|| why.to_owned(), |lacks| lacks.to_string());
                 if self.out.guard_not_converted(line.at, line.text(), why, TODO) {
                     steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));

@@ -333,7 +333,7 @@ impl Haproxy<'_, '_> {
             else {
                 return self.close_route(
                     line,
-                    "only `unless http_auth(LIST)`, with conditions on the request, can be translated",
+                    "only `unless http_auth(LIST)`, with conditions on the request, can be converted",
                     steps,
                 );
             };
@@ -397,7 +397,7 @@ impl Haproxy<'_, '_> {
                 }
                 steps.push(RouteStep::Pass(cond, Plug::of(config)));
             }
-            _ => self.close_route(line, "this rewrite can't be translated", steps),
+            _ => self.close_route(line, "this rewrite can't be converted", steps),
         }
     }
 

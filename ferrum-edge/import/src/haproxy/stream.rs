@@ -82,7 +82,7 @@ impl Haproxy<'_, '_> {
                         continue;
                     }
                     (
-                        "only addresses can be translated; the port is not opened",
+                        "only addresses can be converted; the port is not opened",
                         "use the plugin `ip_restriction`",
                     )
                 }

@@ -276,7 +276,7 @@ fn limits_count_what_is_tracked() {
         let (made, lost) = limit(track, deny);
         assert_eq!(made, serde_json::Value::Null, "{track}");
         assert!(
-            lost.iter().any(|it| it.contains("the limit is not translated") && it.contains(why)),
+            lost.iter().any(|it| it.contains("the limit is not converted") && it.contains(why)),
             "{track}: {lost:?}"
         );
     }

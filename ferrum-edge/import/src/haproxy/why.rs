@@ -16,7 +16,7 @@ pub(super) enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotConverted => f.write_str("its condition can't be translated"),
+            Self::NotConverted => f.write_str("its condition can't be converted"),
             Self::Changed(rule) => write!(f, "its condition asks for what `{rule}` before it changes"),
             Self::Environment(name) => {
                 write!(f, "it needs the environment variable `{name}`, whose value is not in the file")

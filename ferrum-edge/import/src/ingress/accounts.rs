@@ -21,7 +21,7 @@ impl Ingress<'_> {
         let lines = self.secrets.get(&(space.to_owned(), name.to_owned())).and_then(accounts);
         let map = get(ingress, "auth-secret-type").as_deref() == Some("auth-map");
         let Some(lines) = lines.filter(|lines| said == "basic" && !lines.is_empty() && !map) else {
-            let why = "only `basic` with a Secret that is in the files can be translated";
+            let why = "only `basic` with a Secret that is in the files can be converted";
             return self.close_routes(what, value, why, made);
         };
         self.accounts += 1;

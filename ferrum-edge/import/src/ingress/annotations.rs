@@ -224,7 +224,7 @@ impl Ingress<'_> {
         self.out.converted(value.at, what);
     }
 
-    /// Guards that are not translated, and what belongs to them. Whether this was one.
+    /// Guards that are not converted, and what belongs to them. Whether this was one.
     fn guards(&mut self, one: Annotation<'_>, made: &mut Common) -> bool {
         let Annotation { what, name, said, value } = one;
         let why = match name {
@@ -318,7 +318,7 @@ impl Ingress<'_> {
         let starts = ["http://", "https://", "/", "${request.scheme}://"];
         let is_good = starts.iter().any(|start| to.starts_with(start)) && !to.replace("${", "").contains('$');
         if !is_good {
-            return self.close_routes(what, value, "this redirect can't be translated", made);
+            return self.close_routes(what, value, "this redirect can't be converted", made);
         }
         made.redirect = Some(draft!(Redirect { status_code: status, location: to, query: "drop" }));
         self.out.converted(value.at, what);
@@ -349,14 +349,14 @@ impl Ingress<'_> {
             self.close_routes(
                 what,
                 value,
-                "it may guard: nginx's directives in annotations are not translated",
+                "it may guard: nginx's directives in annotations are not converted",
                 made,
             );
         } else {
             self.out.not_converted(
                 value.at,
                 what,
-                "nginx's directives in annotations are not translated",
+                "nginx's directives in annotations are not converted",
                 "use plugins",
             );
         }

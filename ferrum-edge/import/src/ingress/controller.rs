@@ -47,7 +47,7 @@ pub(super) struct Controller {
     pub(super) redirects: Option<bool>,
     pub(super) forces_redirects: bool,
     pub(super) settings: Proxy,
-    /// Something that guards can't be translated.
+    /// Something that guards can't be converted.
     pub(super) is_closed: bool,
 }
 
@@ -117,14 +117,14 @@ impl Ingress<'_> {
                 self.out.converted(value.at, what);
             }
             "http-snippet" | "server-snippet" | "location-snippet" if is_guard(said) => {
-                self.close_all_routes(what, value, "it may guard: nginx's directives are not translated");
+                self.close_all_routes(what, value, "it may guard: nginx's directives are not converted");
             }
             "global-auth-signin" | "global-auth-signin-redirect-param" | "global-auth-cache-key" => {
                 let why = "requests that are refused get the answer of the authentication server";
                 self.out.not_converted(value.at, what, why, "use the plugin `oidc` for logins");
             }
             "proxy-set-headers" | "add-headers" | "custom-http-errors" => {
-                self.out.not_converted(value.at, what, "it is not translated", "use a plugin");
+                self.out.not_converted(value.at, what, "it is not converted", "use a plugin");
             }
             _ if ["auth", "deny", "allow", "block", "modsecurity"].iter().any(|word| key.contains(word))
                 && !matches!(key, "allow-snippet-annotations" | "allow-backend-server-header")
@@ -132,7 +132,7 @@ impl Ingress<'_> {
             {
                 self.close_all_routes(what, value, "it may guard, and is not known");
             }
-            _ => self.out.not_converted(value.at, what, "it is a setting of nginx's, and not translated", ""),
+            _ => self.out.not_converted(value.at, what, "it is a setting of nginx's, and not converted", ""),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::tree::Node;
 pub(super) struct HostSettings {
     /// Hosts with a certificate, with `*.` in front for all below one.
     tls: BTreeSet<String>,
-    /// Hosts that something guards that is not translated, and the Ingress that says so.
+    /// Hosts that something guards that is not converted, and the Ingress that says so.
     guarded: BTreeMap<String, (String, String)>,
     /// Other names of hosts, and where they are said.
     aliases: BTreeMap<String, Vec<(String, Node)>>,
@@ -82,7 +82,7 @@ impl Ingress<'_> {
             return false;
         }
         let what = format!("{what}: host {host}");
-        let why = format!("Ingress {space}/{other} guards the whole host in a way that is not translated");
+        let why = format!("Ingress {space}/{other} guards the whole host in a way that is not converted");
         self.out.guard_not_converted(rule.at, what, why, super::annotations::TODO)
     }
 

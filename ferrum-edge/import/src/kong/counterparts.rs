@@ -371,7 +371,7 @@ impl SettingsReader<'_> {
         let replaces = key.starts_with("replace.") || key.starts_with("rename.");
         let is_removed = replaces && ours == "request_transformer";
         let rest = if is_removed { "; what the client sends is removed" } else { "" };
-        let why = format!("values with expressions are not translated{rest}");
+        let why = format!("values with expressions are not converted{rest}");
         self.out.not_converted_here(format_args!("{}.{key}: `{item}`", self.place), why);
         let name = item.split(':').next().unwrap_or_default();
         if is_removed { rule("remove", target, name) } else { None }

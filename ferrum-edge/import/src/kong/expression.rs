@@ -116,7 +116,7 @@ impl Kong {
     }
 }
 
-/// Reads an expression. With `is_wide`, what can't be translated is taken to hold, so that no request is left out.
+/// Reads an expression. With `is_wide`, what can't be converted is taken to hold, so that no request is left out.
 fn parse(text: &str, is_wide: bool) -> Option<Expression> {
     if text.len() > MAX_BYTES {
         return None;
@@ -139,7 +139,7 @@ struct Parser<'t> {
     depth: usize,
     prefixes: Option<Vec<String>>,
     is_wide: bool,
-    /// Predicates that can't be translated.
+    /// Predicates that can't be converted.
     unknown: usize,
 }
 
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_translated_is_taken_to_hold() {
+    fn what_can_not_be_converted_is_taken_to_hold() {
         for (text, expected) in [
             (
                 r#"http.path == "/a" && net.src.port > 1000"#,

@@ -89,7 +89,7 @@ impl SettingsReader<'_> {
             return None;
         }
         if !is_basic {
-            return self.cannot("only `header_type: basic` can be translated");
+            return self.cannot("only `header_type: basic` can be converted");
         }
         let (host, base, attribute) =
             (text(self.config, "ldap_host")?, text(self.config, "base_dn")?, text(self.config, "attribute")?);
@@ -151,7 +151,7 @@ impl SettingsReader<'_> {
         let checks = self.flag("verify_claims", true) && self.flag("verify_signature", true);
         let nested = ["audience_claim", "scopes_claim"].iter().any(|key| texts(self.config, key).len() > 1);
         if methods != ["bearer"] {
-            return self.cannot("only `auth_methods: [bearer]` can be translated");
+            return self.cannot("only `auth_methods: [bearer]` can be converted");
         }
         if !checks {
             return self.cannot("tokens that are not verified are not accepted here");
@@ -224,7 +224,7 @@ impl SettingsReader<'_> {
 
     pub(super) fn proxy_cache(&mut self) -> Option<Plug> {
         if text(self.config, "strategy").is_some_and(|it| it != "memory") {
-            return self.cannot("only `strategy: memory` can be translated");
+            return self.cannot("only `strategy: memory` can be converted");
         }
         let ttl = self.number("cache_ttl").unwrap_or(300);
         let statuses = self.config.each("response_code").iter().filter_map(Node::uint);

@@ -22,7 +22,7 @@ pub(super) enum Where<'a> {
     Everywhere,
 }
 
-/// Translates a plugin and puts it where it runs.
+/// Converts a plugin and puts it where it runs.
 pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>) {
     let theirs = name(plugin);
     let place = format!("{place}, plugin {theirs}");
@@ -62,7 +62,7 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     out.converted(plugin.at, &place);
     let Where::Proxies(proxies) = at else { return };
     if proxies.is_empty() {
-        out.not_converted_here(&place, "nothing it runs for was translated");
+        out.not_converted_here(&place, "nothing it runs for was converted");
     }
     attach(out, proxies, &id);
 }

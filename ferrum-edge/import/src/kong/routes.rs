@@ -43,7 +43,7 @@ const REGEX_RANK: i64 = 1_000;
 
 /// Why something is closed.
 pub(super) const NOT_TRANSLATED: &str =
-    "which requests are meant can't be translated; all that it may take is closed";
+    "which requests are meant can't be converted; all that it may take is closed";
 
 /// What the proxies of a route have in common.
 struct RouteDemands {
@@ -52,7 +52,7 @@ struct RouteDemands {
     weight: i64,
     /// Plugins that refuse some of its requests, with when.
     refusals: Vec<Plug>,
-    /// What it may take is closed: which requests it asks for can't be translated.
+    /// What it may take is closed: which requests it asks for can't be converted.
     is_closed: bool,
 }
 
@@ -65,7 +65,7 @@ struct RoutePath {
 /// Hosts that one proxy is for.
 enum Hosts {
     Any,
-    /// Any as well: which ones are meant can't be translated.
+    /// Any as well: which ones are meant can't be converted.
     Unknown,
     Names(Vec<String>),
     /// Conditions of which any holds.
@@ -93,7 +93,7 @@ impl Kong {
         self.out.here = route.at;
         let place = format!("route {called}");
         let Some(backend) = self.services.get(service).cloned() else {
-            self.out.not_converted_here(&place, format_args!("its service `{service}` is not translated"));
+            self.out.not_converted_here(&place, format_args!("its service `{service}` is not converted"));
             return;
         };
         let scheme = backend.get("backend_scheme").and_then(Value::as_str);
@@ -281,7 +281,7 @@ impl Kong {
     }
 }
 
-/// The first of these keys that a route asks for something with, which is not translated: without it, it would take requests
+/// The first of these keys that a route asks for something with, which is not converted: without it, it would take requests
 /// that are not its own.
 pub(super) fn narrower<'k>(route: &Node, keys: &[&'k str]) -> Option<&'k str> {
     let asks =

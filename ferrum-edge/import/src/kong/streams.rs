@@ -17,7 +17,7 @@ impl Kong {
         if let Some(key) =
             super::routes::narrower(route, &[known, "expression", "hosts", "paths", "methods", "headers"])
         {
-            let why = "which streams are meant can't be translated; its ports are not opened";
+            let why = "which streams are meant can't be converted; its ports are not opened";
             return self.out.route_closed(route.at, format_args!("{place}.{key}"), why, "write it by hand");
         }
         let by_address = |to: &Node| to.get("ip").is_some() || to.get("port").is_none();

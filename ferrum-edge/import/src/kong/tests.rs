@@ -1,4 +1,4 @@
-//! Routes that ask for what is not translated.
+//! Routes that ask for what is not converted.
 
 use serde_json::{Value, json};
 
@@ -185,7 +185,7 @@ fn bots_are_named_by_regexes() {
 }
 
 #[test]
-fn what_clients_send_does_not_pass_for_a_value_that_is_not_translated() {
+fn what_clients_send_does_not_pass_for_a_value_that_is_not_converted() {
     let rules = |text: &str| {
         let made = plugin(&format!("{{name: request-transformer, config: {{{text}}}}}"));
         assert!(said(&made, "expressions"), "{text}");

@@ -15,7 +15,7 @@ impl Kong {
         let id = self.out.id("upstream", &called);
         let targets = self.targets(&place, upstream);
         if targets.is_empty() {
-            self.out.not_converted_here(&place, "it has no targets; what names it is not translated either");
+            self.out.not_converted_here(&place, "it has no targets; what names it is not converted either");
             return;
         }
         let mut made = draft!(Upstream { id: &id, targets });

@@ -224,7 +224,7 @@ impl<'d> Nginx<'_> {
                 self.out.not_converted(
                     it.at,
                     what,
-                    "it is not translated within `if`",
+                    "it is not converted within `if`",
                     "use a plugin with `when`",
                 );
             } else if self.out.guard_not_converted(it.at, what, "it guards only some requests", TODO) {

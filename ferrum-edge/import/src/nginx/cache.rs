@@ -7,7 +7,7 @@ use crate::cond::Cond;
 use crate::draft::{CacheKey, CasedRules, HeaderRule, Plug, ResponseCache, draft};
 use crate::text;
 
-/// The directives that are translated.
+/// The directives that are converted.
 pub(super) const NAMES: &[&str] = &[
     "proxy_cache",
     "proxy_cache_bypass",
@@ -31,7 +31,7 @@ const STALE: &str = "600s";
 const TODO: &str = "use the plugin `response_cache`";
 
 impl Nginx<'_> {
-    /// The cache of a location, where it has one that can be translated.
+    /// The cache of a location, where it has one that can be converted.
     pub(super) fn cache(&mut self, place: &str, levels: &[&Directive]) -> Option<Plug> {
         let cache = *said(levels, "proxy_cache").first()?;
         if cache.arguments.first().is_none_or(|zone| zone == "off") {
@@ -160,7 +160,7 @@ impl Nginx<'_> {
             let Some((time, codes)) =
                 parts.and_then(|(time, codes)| Some((text::millis(time, 1000)? / 1000, codes)))
             else {
-                self.out.not_converted(valid.at, what, "this time can't be translated", TODO);
+                self.out.not_converted(valid.at, what, "this time can't be converted", TODO);
                 continue;
             };
             let is_any = codes.iter().any(|code| code == "any");

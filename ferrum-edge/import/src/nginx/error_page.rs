@@ -90,7 +90,7 @@ impl<'d> Nginx<'_> {
             _ => false,
         };
         if block.iter().any(looks_elsewhere) {
-            return Err("the location of the page can't be translated");
+            return Err("the location of the page can't be converted");
         }
         let mut levels = vec![site.http, site.directive];
         levels.extend(location.map(|location| location.directive));
@@ -100,7 +100,7 @@ impl<'d> Nginx<'_> {
                 let path = rewritten(block, page.uri)?;
                 let mut source = self
                     .page_source(location, &levels, path)
-                    .ok_or("the location of the page can't be translated")?;
+                    .ok_or("the location of the page can't be converted")?;
                 made.append(&mut source);
                 page.status.map(|status| if status == 0 { 200 } else { status })
             }
@@ -166,7 +166,7 @@ impl<'d> Nginx<'_> {
                 // Without `=`, the status of the error stays.
                 Ok(page.status.map(|own| if own == 0 { status } else { own }))
             }
-            _ => Err("the location of the page can't be translated"),
+            _ => Err("the location of the page can't be converted"),
         }
     }
 
@@ -230,6 +230,6 @@ fn rewritten<'a>(block: &'a [Directive], uri: &'a str) -> Result<&'a str, &'stat
         {
             Ok(to)
         }
-        _ => Err("the location of the page can't be translated"),
+        _ => Err("the location of the page can't be converted"),
     }
 }

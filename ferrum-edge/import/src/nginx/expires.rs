@@ -26,7 +26,7 @@ impl Nginx<'_> {
         };
         let Some(value) = value else {
             let todo = "use the plugin `response_transformer`";
-            return self.out.not_converted(expires.at, what, "this time can't be translated", todo);
+            return self.out.not_converted(expires.at, what, "this time can't be converted", todo);
         };
         if status.is_some_and(|status| !STATUSES.contains(&status)) {
             return;
@@ -52,7 +52,7 @@ impl Nginx<'_> {
             }
             None => {
                 let todo = "use the plugin `bandwidth_limit`";
-                self.out.not_converted(limit.at, what, "this rate can't be translated", todo);
+                self.out.not_converted(limit.at, what, "this rate can't be converted", todo);
             }
         }
     }

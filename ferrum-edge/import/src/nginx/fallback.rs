@@ -110,7 +110,7 @@ impl<'d> Nginx<'_> {
         let rules = match rewrites(&script) {
             Some(rules) if !is_guarded && (rules.is_empty() || is_handled) => rules,
             _ => {
-                self.out.route_closed(tried.at, what, "this named location can't be translated", "");
+                self.out.route_closed(tried.at, what, "this named location can't be converted", "");
                 return closed_route();
             }
         };

@@ -61,7 +61,7 @@ impl Application {
 }
 
 impl<'d> Nginx<'_> {
-    /// Converts `fastcgi_pass` of a location. `None` if it cannot be translated; the report then contains the reason.
+    /// Converts `fastcgi_pass` of a location. `None` if it cannot be converted; the report then contains the reason.
     pub(super) fn application(
         &mut self,
         site: &Site<'d>,
@@ -146,7 +146,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// The folder of the scripts, from `SCRIPT_FILENAME`. A fixed script also sets `try_files`. Returns `Some(None)` for an
-    /// application without scripts, and `None` if the value cannot be translated.
+    /// application without scripts, and `None` if the value cannot be converted.
     fn script_root(
         &mut self,
         levels: &[&Directive],
@@ -192,7 +192,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// Converts `try_files` beside `fastcgi_pass`: an existing script, else 404 or a fixed script. Returns false if it cannot be
-    /// translated.
+    /// converted.
     fn script_tries(&mut self, place: &str, tried: &Directive, rules: &mut FastCgi) -> bool {
         let what = format!("{place}: {tried}");
         let Some((last, before)) = tried.arguments.split_last() else { return true };

@@ -35,7 +35,7 @@ const KNOWN: &[&str] = &[
 /// What keeps requests out of a location.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guards {
-    /// Something can't be translated: 503.
+    /// Something can't be converted: 503.
     pub(super) is_closed: bool,
     /// Requests that get 403.
     pub(super) denied: Option<Cond>,
@@ -60,7 +60,7 @@ impl Nginx<'_> {
             let why = if *name == UNREAD {
                 "what this file says is not known"
             } else {
-                "it guards, and can't be translated"
+                "it guards, and can't be converted"
             };
             made.is_closed |=
                 self.out.guard_not_converted(found.at, format_args!("{place}: {found}"), why, TODO);
@@ -71,7 +71,7 @@ impl Nginx<'_> {
             .into_iter()
             .filter(|found| found.arguments.first().is_none_or(|it| !it.eq_ignore_ascii_case("off")))
         {
-            let why = "its name says that it guards, and it can't be translated";
+            let why = "its name says that it guards, and it can't be converted";
             made.is_closed |=
                 self.out.guard_not_converted(found.at, format_args!("{place}: {found}"), why, TODO);
         }
@@ -108,8 +108,8 @@ impl Nginx<'_> {
         let has_limit =
             levels.last().is_some_and(|level| level.block.iter().any(|it| it.name == "limit_except"));
         let why = match made.plugins.len() {
-            2.. => "`satisfy any` of several kinds of authentication can't be translated",
-            _ if has_limit => "`satisfy any` beside `limit_except` can't be translated",
+            2.. => "`satisfy any` of several kinds of authentication can't be converted",
+            _ if has_limit => "`satisfy any` beside `limit_except` can't be converted",
             _ => return,
         };
         made.is_closed |=
@@ -127,7 +127,7 @@ impl Nginx<'_> {
             None => {
                 let rule = level.block.iter().find(|it| matches!(it.name.as_str(), "allow" | "deny"));
                 let at = rule.map(|rule| rule.at).unwrap_or_default();
-                let why = "these addresses can't be translated, or clients' addresses are not known here (`real_ip_header`)";
+                let why = "these addresses can't be converted, or clients' addresses are not known here (`real_ip_header`)";
                 *is_closed |=
                     self.out.guard_not_converted(at, format_args!("{place}: allow and deny"), why, TODO);
                 nobody_named()
@@ -246,7 +246,7 @@ impl Nginx<'_> {
                 made.is_closed |= self.out.guard_not_converted(
                     limit.at,
                     what,
-                    "only addresses in it can be translated",
+                    "only addresses in it can be converted",
                     TODO,
                 )
             }

@@ -8,11 +8,11 @@ use super::site::Site;
 use crate::draft::{InternalRedirect, Location as Source, Plug, draft};
 use crate::text;
 
-/// Directives of an `internal` location that change nothing of what it sends, or are translated.
+/// Directives of an `internal` location that change nothing of what it sends, or are converted.
 const PLAIN: &[&str] = &["internal", "alias", "root", "proxy_pass", "access_log", "proxy_redirect"];
 
 impl<'d> Nginx<'_> {
-    /// The plugin that serves a server's `internal` locations; `None` if it has none. Where none can be translated, it has no
+    /// The plugin that serves a server's `internal` locations; `None` if it has none. Where none can be converted, it has no
     /// locations, and hides what targets name.
     pub(super) fn internal_redirect(&mut self, site: &Site<'d>) -> Option<Plug> {
         let is_internal = |it: &&Location<'d>| it.directive.block.iter().any(|it| it.name == "internal");
@@ -43,7 +43,7 @@ impl<'d> Nginx<'_> {
                     locations.push(source);
                 }
                 None => {
-                    let why = "where it leads cannot be translated; targets that name it are answered 502";
+                    let why = "where it leads cannot be converted; targets that name it are answered 502";
                     self.out.not_converted(at, what, why, "add it to `locations` of `internal_redirect`");
                 }
             }

@@ -116,7 +116,7 @@ impl Nginx<'_> {
         }
     }
 
-    /// `error_page 401 …` beside `auth_request`: where refused clients are sent. Without a translation they get the refusal.
+    /// `error_page 401 …` beside `auth_request`: where refused clients are sent. Without a conversion they get the refusal.
     pub(super) fn login(&mut self, place: &str, levels: &[&Directive], made: &mut ForwardAuth) {
         let mut login: Option<(&Directive, Vec<u16>, LoginUrl)> = None;
         for page in said(levels, "error_page") {
@@ -129,7 +129,7 @@ impl Nginx<'_> {
             let what = format!("{place}: {page}");
             let todo = "set `login` of `forward_auth`, or use the plugin `error_pages`";
             let Some((url, why)) = self.login_url(levels, page) else {
-                let why = "where it leads can't be translated; clients get the refusal itself";
+                let why = "where it leads can't be converted; clients get the refusal itself";
                 self.out.not_converted(page.at, what, why, todo);
                 continue;
             };

@@ -61,7 +61,7 @@ pub(super) type Zones = HashMap<String, Zone>;
 const GOOD_STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 
 /// Why a limit is not converted.
-const NO_ZONE: &str = "its zone is not translated";
+const NO_ZONE: &str = "its zone is not converted";
 
 impl Nginx<'_> {
     /// Reads a zone; false when its key or rate is not known here.

@@ -79,7 +79,7 @@ impl Nginx<'_> {
         made
     }
 
-    /// Reports whether a pair has been translated, and returns it.
+    /// Reports whether a pair has been converted, and returns it.
     fn reported(
         &mut self,
         directive: &Directive,
@@ -141,12 +141,9 @@ impl Nginx<'_> {
                     made.push(rule);
                     self.out.converted(directive.at, what);
                 }
-                None => self.out.not_converted(
-                    directive.at,
-                    what,
-                    "this cookie or flag can't be translated",
-                    TODO,
-                ),
+                None => {
+                    self.out.not_converted(directive.at, what, "this cookie or flag can't be converted", TODO)
+                }
             }
         }
         if !common.is_empty() {

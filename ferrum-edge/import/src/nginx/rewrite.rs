@@ -47,7 +47,7 @@ impl<'d> Nginx<'_> {
         };
         let what = format!("{}: {limit}", place(site, levels));
         let others = other_methods(limit);
-        let why = "beside `return`, `rewrite` and `if`, only `deny all` in it can be translated";
+        let why = "beside `return`, `rewrite` and `if`, only `deny all` in it can be converted";
         if self.denied_by(&limit.block, false) == Some(Cond::Always) {
             self.out.converted(limit.at, what);
             let answer = To::Answer(403, "text/plain".to_owned(), String::new());
@@ -149,7 +149,7 @@ impl<'d> Nginx<'_> {
         let Some(status) =
             status.filter(|status| !(300..400).contains(status) && (200..600).contains(status))
         else {
-            self.out.route_closed(answer.at, what, "this answer can't be translated", TODO);
+            self.out.route_closed(answer.at, what, "this answer can't be converted", TODO);
             return vec![(Cond::Always, To::Closed)];
         };
         let body = text.cloned().unwrap_or_default();
@@ -189,9 +189,9 @@ impl<'d> Nginx<'_> {
                 }
                 None => {
                     let why = if is_one {
-                        "this redirect can't be translated"
+                        "this redirect can't be converted"
                     } else {
-                        "one of its URLs can't be translated"
+                        "one of its URLs can't be converted"
                     };
                     self.out.route_closed(directive.at, &what, why, TODO);
                     made.push((cond, To::Closed));

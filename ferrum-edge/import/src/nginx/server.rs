@@ -75,7 +75,7 @@ fn listen(directive: &Directive) -> Option<Listen> {
 }
 
 impl<'d> Nginx<'_> {
-    /// Translates the servers of `http`.
+    /// Converts the servers of `http`.
     pub(super) fn servers(&mut self, http: &'d Directive) {
         let mut servers = Vec::new();
         for (n, directive) in http.block.iter().filter(|it| it.name == "server").enumerate() {

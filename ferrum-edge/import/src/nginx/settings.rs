@@ -216,7 +216,7 @@ fn real_ip(nginx: &mut Nginx<'_>, http: &Directive) {
     }
     nginx.has_unknown_clients = true;
     if let Some(first) = from.first() {
-        let why = "whose word about clients' addresses is believed can't be translated";
+        let why = "whose word about clients' addresses is believed can't be converted";
         let todo = "set gateway.trusted_proxies to the networks of the proxies in front";
         nginx.out.not_converted(first.at, first, why, todo);
     }

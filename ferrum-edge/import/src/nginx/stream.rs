@@ -73,7 +73,7 @@ impl Nginx<'_> {
                 "proxy_ssl_verify" => settings.backend_tls_verify_server_cert(one.as_deref() == Some("on")),
                 "proxy_ssl_name" => settings.backend_tls_server_name(one.unwrap_or_default()),
                 "ssl_verify_client" | super::guard_names::UNREAD | "js_access" | "js_preread" => {
-                    let why = "it guards, and can't be translated; the port is not opened";
+                    let why = "it guards, and can't be converted; the port is not opened";
                     is_closed |= self.out.guard_not_converted(
                         directive.at,
                         format_args!("{place}: {directive}"),
@@ -174,7 +174,7 @@ impl Nginx<'_> {
             Some(((false, "all"), [])) => Some(None),
             _ => {
                 let at = level.block.iter().find(is_rule).map(|it| it.at).unwrap_or_default();
-                let why = "only one list of allowed or of denied addresses can be translated; the port is not opened";
+                let why = "only one list of allowed or of denied addresses can be converted; the port is not opened";
                 let is_closed = self.out.guard_not_converted(
                     at,
                     "stream server: allow and deny",

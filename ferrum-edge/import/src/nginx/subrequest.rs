@@ -88,7 +88,7 @@ impl Nginx<'_> {
             Ok(settings) => settings,
             Err(bad) => {
                 let why = format!(
-                    "`{bad}` in line {} changes what is asked, or answers by itself, and can't be translated",
+                    "`{bad}` in line {} changes what is asked, or answers by itself, and can't be converted",
                     bad.at.line
                 );
                 made.is_closed |=

@@ -176,7 +176,7 @@ fn a_missing_semicolon_is_named() {
     assert!(said.contains(":3: `server_name` has no block: a semicolon is missing behind it"), "{said}");
 }
 
-/// Regexes with alternatives are translated; what can't be is closed for all that no name takes, on its ports.
+/// Regexes with alternatives are converted; what can't be is closed for all that no name takes, on its ports.
 #[test]
 fn names_by_regexes() {
     let of = |names: &str, more: &str, open: bool| {

@@ -36,7 +36,7 @@ impl Nginx<'_> {
         }
         let targets = targets.list;
         if targets.is_empty() {
-            let why = "it has no servers that could be translated";
+            let why = "it has no servers that could be converted";
             self.out.not_converted(upstream.at, place, why, "what passes to it answers 503");
             return;
         }

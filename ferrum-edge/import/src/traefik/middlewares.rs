@@ -1,4 +1,4 @@
-//! Traefik's middlewares as plugins. What guards and can't be translated closes its routers.
+//! Traefik's middlewares as plugins. What guards and can't be converted closes its routers.
 
 mod guards;
 mod headers;
@@ -31,7 +31,7 @@ impl Made {
     }
 }
 
-/// Translates the settings of one kind of middleware.
+/// Converts the settings of one kind of middleware.
 type Read<'o> = fn(&mut Traefik<'o>, &str, &Node, &mut Made);
 
 /// What reads a kind, whose name is in lower case: labels ignore it.

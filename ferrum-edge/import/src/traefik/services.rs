@@ -70,7 +70,7 @@ impl Traefik<'_> {
         let kind = node.entries().first().map_or("", |(kind, _)| kind.as_str());
         let paths = [["mirroring", "service"], ["failover", "service"]];
         let main = paths.iter().find_map(|path| node.path(path)).and_then(Node::str).map(str::to_owned);
-        let why = format!("`{kind}` is not translated");
+        let why = format!("`{kind}` is not converted");
         self.out.not_converted(node.at, what, why, "see `request_mirror` and targets' `priority`");
         main.and_then(|main| self.backend(what, node, &main))
     }

@@ -38,7 +38,7 @@ impl Traefik<'_> {
                 let (Some(names), false, false, false) =
                     (names, targets.is_empty(), guarded, ports.is_empty())
                 else {
-                    let why = "its rule, servers, middlewares or entry points can't be translated; its port is not opened";
+                    let why = "its rule, servers, middlewares or entry points can't be converted; its port is not opened";
                     self.out.route_closed(router.at, what, why, "write it as a stream proxy");
                     continue;
                 };

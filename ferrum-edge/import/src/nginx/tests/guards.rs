@@ -289,7 +289,7 @@ fn internal_locations_serve_what_targets_name() {
 
 /// nginx obeys `X-Accel-Redirect` on the way to every location, so that none may reach the client as the target wrote it.
 #[test]
-fn internal_locations_that_cannot_be_translated_hide_what_targets_name() {
+fn internal_locations_that_cannot_be_converted_hide_what_targets_name() {
     for location in [
         "location = /file { internal; alias /srv/file; }",
         "location ~ ^/stored/ { internal; root /srv; }",

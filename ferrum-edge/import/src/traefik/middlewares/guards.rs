@@ -68,7 +68,7 @@ impl Traefik<'_> {
             });
         }
         if !good {
-            let why = "only users in the file, with hashes by bcrypt or apr1 and one password each, can be translated";
+            let why = "only users in the file, with hashes by bcrypt or apr1 and one password each, can be converted";
             made.is_closed |= self.out.guard_not_converted(settings.at, what, why, TODO);
             return;
         }

@@ -106,7 +106,7 @@ impl Traefik<'_> {
             key if GUARDS.contains(&key) => {
                 if said != "false" && (!said.is_empty() || !value.is_empty()) {
                     let what = format!("{what}.{key}");
-                    let why = "it refuses or redirects requests, and is not translated";
+                    let why = "it refuses or redirects requests, and is not converted";
                     made.is_closed |= self.out.guard_not_converted(value.at, what, why, TODO);
                 }
             }

@@ -84,7 +84,7 @@ impl Traefik<'_> {
     }
 
     fn no_regex(&mut self, what: &str, settings: &Node, made: &mut Made) {
-        let why = "its regex can't be translated";
+        let why = "its regex can't be converted";
         made.is_closed |= self.out.guard_not_converted(settings.at, what, why, "use the plugin `rewrite`");
     }
 
