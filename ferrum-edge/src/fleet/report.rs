@@ -47,14 +47,14 @@ fn date(seconds: u64) -> String {
 }
 
 /// What the core knows at one moment.
-struct Known {
+struct KnownEdges {
     edges: BTreeMap<Arc<str>, EdgeState>,
     /// Position and number of objects of each view.
     views: BTreeMap<Arc<str>, (Position, usize)>,
     connected: usize,
 }
 
-impl Known {
+impl KnownEdges {
     fn of(core: &ControlCore, edges: BTreeMap<Arc<str>, EdgeState>) -> Self {
         let views = core.views().filter_map(|name| {
             let view = core.view(name)?;
@@ -125,7 +125,7 @@ impl ControlPlane {
     /// The whole fleet. Edges wait for a copy of what is known of them, and not for the document.
     pub(crate) fn status(&self) -> Value {
         let rows = self.roster.edges();
-        let known = self.hub.read(|core| Known::of(core, core.edges().clone()));
+        let known = self.hub.read(|core| KnownEdges::of(core, core.edges().clone()));
         let mut standings = BTreeMap::<&str, BTreeMap<&str, usize>>::new();
         for edge in known.edges.values() {
             let group = group_of(&edge.view);
@@ -162,7 +162,7 @@ impl ControlPlane {
         let row = self.roster.edge(id)?;
         let known = self.hub.read(|core| {
             let edge = core.edges().get_key_value(id).map(|(id, edge)| (id.clone(), edge.clone()));
-            Known::of(core, edge.into_iter().collect())
+            KnownEdges::of(core, edge.into_iter().collect())
         });
         Some(self.edge_report(&known, id, &row))
     }
@@ -226,7 +226,7 @@ impl ControlPlane {
         missing(edge, plugins.get(group).into_iter().flatten())
     }
 
-    fn edge_report(&self, known: &Known, id: &str, row: &EdgeRow) -> Value {
+    fn edge_report(&self, known: &KnownEdges, id: &str, row: &EdgeRow) -> Value {
         let never = EdgeState::default();
         let state = known.edges.get(id).unwrap_or(&never);
         let newest = known.newest_of(state, row);

@@ -76,11 +76,8 @@ impl MemberRow {
     }
 }
 
-fn readable<T: DeserializeOwned>(
-    kind: &str,
-    id: &str,
-    (document, version): (String, u64),
-) -> Option<(T, u64)> {
+fn readable<T: DeserializeOwned>(kind: &str, id: &str, content: (String, u64)) -> Option<(T, u64)> {
+    let (document, version) = content;
     match serde_json::from_str(&document) {
         Ok(row) => Some((row, version)),
         Err(error) => {

@@ -134,6 +134,10 @@ impl Template {
             literal if literal.contains(['*', '{', '}', '=']) => return Err(TemplateFault::Unreadable),
             literal => {
                 let spelled = in_request_spelling(literal).map_err(|_| TemplateFault::NoPathSegment)?;
+                // Requests have none of these: their paths are resolved before.
+                if matches!(spelled.as_ref(), "." | "..") {
+                    return Err(TemplateFault::NoPathSegment);
+                }
                 Segment::Literal(spelled.into())
             }
         });
@@ -293,6 +297,7 @@ mod tests {
             ("/a*b", TemplateFault::Unreadable),
             ("/{a={b}}", TemplateFault::Unreadable),
             ("/a/..", TemplateFault::NoPathSegment),
+            ("/%2e/a", TemplateFault::NoPathSegment),
             (&"/a".repeat(MAX_SEGMENTS + 1), TemplateFault::TooManySegments),
         ] {
             assert_eq!(Template::read(text).unwrap_err().fault, fault, "{text}");
