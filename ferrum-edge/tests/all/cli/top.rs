@@ -24,13 +24,8 @@ fn find<'b>(board: &'b Value, table: &str, name: &str) -> &'b Value {
     lines.iter().find(|line| line["name"] == name).unwrap_or_else(|| panic!("{name} in {board:#}"))
 }
 
-#[test]
-fn what_happens_now_is_printed_by_proxy_upstream_and_target() {
-    let folder = Folder::new();
-    // Nobody listens at the target of `broken`.
-    folder.write(
-        "ferrum.yaml",
-        "
+/// Nobody listens at the targets of `broken` and `split`.
+const CONFIGURATION: &str = "
 gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 2 }
 upstreams:
   - { id: group, targets: [{ host: 127.0.0.1, port: 1 }] }
@@ -46,8 +41,12 @@ plugin_configs:
   - { id: answer, plugin_name: request_termination, scope: proxy_group, config: { status_code: 200, body: good } }
   - { id: refuse, plugin_name: request_termination, scope: proxy_group, config: { status_code: 429 } }
   - { id: to, plugin_name: traffic_split, scope: proxy_group, config: { splits: [{ upstream_id: chosen, weight: 1 }] } }
-",
-    );
+";
+
+#[test]
+fn what_happens_now_is_printed_by_proxy_upstream_and_target() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", CONFIGURATION);
     let gateway = Gateway::start(&folder, |_| {});
     // Only with a token, as records.
     let mut unknown = ferrum_edge(&folder);
