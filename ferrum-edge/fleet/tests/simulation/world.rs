@@ -50,7 +50,7 @@ enum Event {
     Commit,
     /// A control plane looks at the store.
     Follow(usize),
-    ToControl(usize, u64, usize, ToControl),
+    ToControl(usize, u64, usize, Box<ToControl>),
     ToEdge(usize, u64, ToEdge),
     Connect(usize, u64),
     /// The control plane notices that a connection has ended.
@@ -204,7 +204,7 @@ impl World {
             Event::Commit => self.commit(),
             Event::Follow(control) => self.follow(control),
             Event::ToControl(control, session, edge, message) => {
-                self.deliver_to_control(control, session, edge, message)
+                self.deliver_to_control(control, session, edge, *message)
             }
             Event::ToEdge(edge, session, message) => self.deliver_to_edge(edge, session, message),
             Event::Connect(edge, life) => self.connect(edge, life),
@@ -381,7 +381,7 @@ impl World {
                 EdgeEffect::Send(message) => {
                     let Some((control, session)) = self.edges[number].link else { continue };
                     let at = self.arrival(session, true);
-                    self.after(at, Event::ToControl(control, session, number, message));
+                    self.after(at, Event::ToControl(control, session, number, Box::new(message)));
                 }
                 EdgeEffect::Apply { from, to } => {
                     let served = self.edges[number].core.as_ref().and_then(|core| core.served());
@@ -436,7 +436,7 @@ impl World {
         edge.link = Some((control, session));
         let Some(hello) = edge.core.as_ref().map(|core| core.hello(self.now)) else { return };
         let at = self.arrival(session, true);
-        self.after(at, Event::ToControl(control, session, number, hello));
+        self.after(at, Event::ToControl(control, session, number, Box::new(hello)));
     }
 
     /// Cuts a connection; each side notices when it does.
