@@ -6,12 +6,12 @@
 //! - `admission.rs`: which edges the protocol lets in.
 //! - `views.rs`: each group's configuration, which follows the store; `scope.rs`: the objects that a group gets.
 //! - `version_skew.rs`: what edges of an earlier release get.
-//! - `connections.rs`: the threads that carry the connections of edges.
+//! - `connection_threads.rs`: the threads that carry the connections of edges.
 //! - `plane.rs`: connects these with the protocol of the crate `gateway_fleet`.
 //! - `report.rs`: the state of the fleet, for the admin API and for metrics.
 
 mod admission;
-mod connections;
+mod connection_threads;
 mod error;
 mod meters;
 mod options;

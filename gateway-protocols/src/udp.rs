@@ -7,7 +7,7 @@
 mod arrive;
 mod asked;
 mod certificate_list;
-mod clients;
+mod client_table;
 mod connections;
 mod cookie;
 pub mod dtls;

@@ -259,7 +259,7 @@ impl Protocol {
     }
 }
 
-/// A text that is none of the methods.
+/// The text names no method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("write POST or GET")]
 pub struct UnknownMethod;

@@ -153,7 +153,7 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
       assert.ok(!(await text(page)).includes('serving'), 'nothing of the draft is served');
       // Plugins stand with others of their kind.
       await open(page, '#/plugins/new');
-      await shows(page, 'Authentication: who the caller is');
+      await shows(page, 'Authentication: identifies callers');
       await fill(page, 'input[type=search]', 'websockets');
       const families = () => page.$$eval('.cards', (all) => all.map((cards) => [cards.previousElementSibling.innerText.split(':')[0], cards.innerText.includes('ws_rate_limiting')]));
       await until('those that are searched for are left', async () => (await families()).some(([family, has]) => family === 'Admission' && has));

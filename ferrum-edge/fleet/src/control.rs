@@ -91,9 +91,14 @@ impl ControlCore {
         self.receivers.contains_key(view)
     }
 
-    /// What edges can do, connected or not, and which edges that are.
-    pub fn kinds(&self) -> impl Iterator<Item = (&Arc<Abilities>, &BTreeSet<Arc<str>>)> {
-        self.kinds.iter()
+    /// What edges can do, connected or not, each once.
+    pub fn kinds(&self) -> impl Iterator<Item = &Arc<Abilities>> {
+        self.kinds.keys()
+    }
+
+    /// The edges that can do exactly this.
+    pub fn edges_of_kind(&self, kind: &Abilities) -> impl Iterator<Item = &Arc<str>> {
+        self.kinds.get(kind).into_iter().flatten()
     }
 
     /// Connections.
@@ -443,7 +448,7 @@ mod tests {
             core.hello(session, &edge.into(), &view, hello(version), NOW, 0);
         }
         let kinds = |core: &ControlCore| -> Vec<(String, usize)> {
-            core.kinds().map(|(kind, edges)| (kind.version.clone(), edges.len())).collect()
+            core.kinds().map(|kind| (kind.version.clone(), core.edges_of_kind(kind).count())).collect()
         };
         assert_eq!(kinds(&core), [("1".to_owned(), 1), ("2".to_owned(), 2)]);
         assert!(Arc::ptr_eq(&core.edges()["b"].abilities, &core.edges()["c"].abilities));

@@ -13,7 +13,7 @@ mod map_redirects;
 mod maps;
 mod rates;
 mod redirects;
-mod request_cond;
+mod request_condition;
 mod rules;
 mod sections;
 mod stream;
@@ -36,7 +36,7 @@ use crate::text;
 use acl::Acls;
 use backend::LineOutcome;
 use certificates::ClientCertificates;
-use request_cond::convert;
+use request_condition::convert;
 use sections::{HaproxyLine, Section, Sections};
 
 /// An import under way.

@@ -335,7 +335,7 @@ impl<'f> Nginx<'f> {
     fn report_directive(&mut self, place: &str, directive: &Directive) {
         let name = directive.name.as_str();
         let is_converted_elsewhere = HANDLED.contains(&name)
-            || guard_names::NAMES.contains(&name)
+            || guard_names::is_guard(name)
             || plugins::NAMES.contains(&name)
             || settings::NAMES.contains(&name)
             || response_rewrites::NAMES.contains(&name)

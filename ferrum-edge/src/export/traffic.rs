@@ -160,7 +160,7 @@ impl Watch {
 impl Row {
     fn exchange(&mut self, record: &ExchangeRecord<'_>) {
         self.classes[usize::from(record.status / 100).clamp(1, CLASSES) - 1] += 1;
-        // Whoever is refused made the error; a response that was cut has a good status all the same.
+        // A 4xx is the client's error. A response that the gateway cut off has a status below 400, and counts.
         self.errors += u64::from(record.status >= 500 || (record.is_error && record.status < 400));
         let hedges = record.exchange.hedged().sent;
         self.retries += u64::from(record.attempts.saturating_sub(1 + hedges));

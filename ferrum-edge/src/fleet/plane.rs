@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use super::connections::ConnectionThreads;
+use super::connection_threads::ConnectionThreads;
 use super::error::{FleetAuthorityError, FleetStartError};
 use super::meters::FleetMeters;
 use super::options::FleetOptions;

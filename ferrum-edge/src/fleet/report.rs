@@ -65,9 +65,14 @@ impl KnownEdges {
 
     /// The newest configuration that there is for an edge; before its first connection its group's.
     fn newest_of(&self, edge: &EdgeState, row: &EdgeRow) -> Option<&Position> {
-        let own = self.views.get(&edge.view).filter(|_| group_of(&edge.view) == row.group);
-        own.or_else(|| self.views.get(row.group.as_str())).map(|(position, _)| position)
+        own_or_groups(edge, row, |view| self.views.get(view)).map(|(position, _)| position)
     }
+}
+
+/// The view that an edge gets; before its first connection, and until it follows a move, its group's.
+fn own_or_groups<V>(edge: &EdgeState, row: &EdgeRow, find: impl Fn(&str) -> Option<V>) -> Option<V> {
+    let own = Some(&*edge.view).filter(|view| group_of(view) == row.group);
+    own.and_then(&find).or_else(|| find(&row.group))
 }
 
 /// Why an edge does not serve an object as it is since a revision; `None` if it does.
@@ -175,8 +180,7 @@ impl ControlPlane {
             let edges = rows.filter_map(|(id, row)| {
                 core.view(&row.group).filter(|view| view.documents().get(key).is_some())?;
                 let state = core.edges().get(id.as_str()).cloned().unwrap_or_default();
-                let own = core.view(&state.view).filter(|_| group_of(&state.view) == row.group);
-                let view = own.or_else(|| core.view(&row.group))?;
+                let view = own_or_groups(&state, row, |view| core.view(view))?;
                 let why = match view.documents().get(key) {
                     Some(_) => unserved(&state, view.position(), key, revision),
                     None => Some(format!(
@@ -201,16 +205,12 @@ impl ControlPlane {
 
     /// The edges, by name, whose version lacks something of these documents, and what. Costs by the versions of edges, not by edges.
     pub(crate) fn edges_lacking(&self, documents: &[(ObjectKind, Value)]) -> Vec<(String, LackingOf)> {
-        let kinds: Vec<Arc<Abilities>> =
-            self.hub.read(|core| core.kinds().map(|(kind, _)| kind.clone()).collect());
+        let kinds: Vec<Arc<Abilities>> = self.hub.read(|core| core.kinds().cloned().collect());
         let lacking = kinds.into_iter().map(|kind| (self.roster.skew.lacking_of(&kind, documents), kind));
         let mut edges = BTreeMap::new();
         for (lacking, kind) in lacking.filter(|(lacking, _)| *lacking != LackingOf::default()) {
-            self.hub.read(|core| {
-                let alike =
-                    core.kinds().find(|(of, _)| **of == kind).into_iter().flat_map(|(_, edges)| edges);
-                edges.extend(alike.map(|id| (id.clone(), lacking.clone())));
-            });
+            self.hub
+                .read(|core| edges.extend(core.edges_of_kind(&kind).map(|id| (id.clone(), lacking.clone()))));
         }
         let named = edges.into_iter().filter_map(|(id, lacking)| {
             let row = self.roster.edge(&id).filter(|row| row.revoked.is_none())?;

@@ -132,33 +132,33 @@ impl Roster {
         Ok(roster)
     }
 
-    fn known(&self) -> RwLockReadGuard<'_, Members> {
+    fn members(&self) -> RwLockReadGuard<'_, Members> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Edges by id.
     pub(crate) fn edges(&self) -> Vec<(String, Arc<EdgeRow>)> {
-        self.known().edges().map(|(id, row)| (id.clone(), row.clone())).collect()
+        self.members().edges().map(|(id, row)| (id.clone(), row.clone())).collect()
     }
 
     /// One edge.
     pub(super) fn edge(&self, id: &str) -> Option<Arc<EdgeRow>> {
-        self.known().edge(id).map(|(row, _)| row.clone())
+        self.members().edge(id).map(|(row, _)| row.clone())
     }
 
     /// Edges that are not revoked.
     pub(super) fn enrolled(&self) -> usize {
-        self.known().enrolled()
+        self.members().enrolled()
     }
 
     /// Groups that have edges, or will have them once they are enrolled.
     pub(super) fn groups(&self) -> BTreeSet<String> {
-        self.known().groups_with_members()
+        self.members().groups_with_members()
     }
 
     /// The proxies that a group gets: those assigned to it, and those of its workspaces. An unknown workspace has none.
     pub(crate) fn patterns(&self, group: &str) -> Patterns {
-        let known = self.known();
+        let known = self.members();
         let (row, _) = known.groups.get(group)?;
         let of_workspaces = row.workspaces.iter().filter_map(|name| known.workspaces.get(name)).flatten();
         Some(row.proxies.iter().chain(of_workspaces).cloned().collect())
@@ -166,12 +166,12 @@ impl Roster {
 
     /// What is assigned to a group; `None`: everything.
     pub(super) fn assigned(&self, group: &str) -> Option<GroupRow> {
-        self.known().groups.get(group).map(|(row, _)| row.clone())
+        self.members().groups.get(group).map(|(row, _)| row.clone())
     }
 
     /// The groups that get the objects of a workspace.
     pub(crate) fn groups_of_workspace(&self, workspace: &str) -> Vec<String> {
-        let known = self.known();
+        let known = self.members();
         let has = |row: &GroupRow| row.workspaces.iter().any(|name| name == workspace);
         known.groups.iter().filter(|(_, (row, _))| has(row)).map(|(group, _)| group.clone()).collect()
     }
@@ -195,7 +195,7 @@ impl Roster {
             }
         }
         self.follow().await?;
-        let expected = self.known().groups.get(group).map(|(_, version)| *version);
+        let expected = self.members().groups.get(group).map(|(_, version)| *version);
         let document = row.and_then(|row| document(&row));
         if document.is_none() && expected.is_none() {
             return Ok(());
@@ -215,7 +215,7 @@ impl Roster {
     /// When the database does not answer; what is known stays.
     pub(super) async fn follow(&self) -> Result<(), StoreError> {
         let _turn = self.following.lock().await;
-        let since = self.known().mark.clone();
+        let since = self.members().mark.clone();
         let FleetChanges { mark, is_whole, rows } = self.store.follow_fleet(&since).await?;
         if mark == since {
             return Ok(());
@@ -223,7 +223,7 @@ impl Roster {
         let rows: Vec<MemberRow> = rows.into_iter().filter_map(MemberRow::of).collect();
         // A change of a workspace is not listed, so it has everything read.
         let may_differ = is_whole || rows.iter().any(MemberRow::names_workspaces);
-        let are_named = rows.iter().any(MemberRow::names_workspaces) || self.known().names_workspaces();
+        let are_named = rows.iter().any(MemberRow::names_workspaces) || self.members().names_workspaces();
         let workspaces = match may_differ && are_named {
             true => {
                 let stored = self.store.workspaces().await?.into_iter();
@@ -266,7 +266,7 @@ impl Roster {
 
     /// What is known of this edge and this certificate of it.
     pub(super) fn membership_of(&self, edge: &str, serial: &str) -> Membership {
-        match self.known().edge(edge) {
+        match self.members().edge(edge) {
             Some((row, _)) if row.revoked.is_some() => Membership::Revoked,
             Some((row, _)) if row.certificates.iter().any(|it| it.serial == serial) => Membership::Enrolled,
             _ => Membership::Unknown,
@@ -322,12 +322,12 @@ impl Roster {
 
     /// Invitations that can still be used.
     fn waiting(&self, time: u64) -> usize {
-        self.known().invitations.values().filter(|(row, _)| row.expires > time).count()
+        self.members().invitations.values().filter(|(row, _)| row.expires > time).count()
     }
 
     /// The removal of invitations that have expired.
     fn expired(&self, time: u64) -> Vec<FleetOp> {
-        let known = self.known();
+        let known = self.members();
         let expired = known.invitations.iter().filter(|(_, (row, _))| row.expires <= time);
         expired.map(|(id, (_, version))| removal(INVITATION, id, *version)).collect()
     }
@@ -342,7 +342,7 @@ impl Roster {
         change: impl FnOnce(&mut EdgeRow) -> Result<(), RosterError>,
     ) -> Result<EdgeRow, RosterError> {
         self.follow().await?;
-        let found = self.known().edge(id).cloned();
+        let found = self.members().edge(id).cloned();
         let (row, version) = found.ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
         let mut row = Arc::unwrap_or_clone(row);
         change(&mut row)?;
@@ -394,7 +394,7 @@ impl Roster {
     /// When there is none, or the database does not answer.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), RosterError> {
         self.follow().await?;
-        let version = self.known().edge(id).map(|(_, version)| *version);
+        let version = self.members().edge(id).map(|(_, version)| *version);
         let version = version.ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
         self.change(&[removal(EDGE, id, version)]).await
     }
@@ -411,7 +411,7 @@ impl Roster {
         let failed = |error: &dyn std::fmt::Display| Refusal::Failed(error.to_string());
         let invitation = id_of(code).ok_or_else(denied)?;
         self.follow().await.map_err(|error| failed(&error))?;
-        let found = self.known().invitations.get(invitation).cloned();
+        let found = self.members().invitations.get(invitation).cloned();
         let (row, version) = found.ok_or_else(denied)?;
         if row.expires <= now() {
             return Err(denied());
@@ -436,7 +436,7 @@ impl Roster {
             enrolled: now(),
             revoked: None,
         };
-        let expected = self.known().edge(&id).map(|(_, version)| *version);
+        let expected = self.members().edge(&id).map(|(_, version)| *version);
         let ops = [
             removal(INVITATION, invitation, version),
             FleetOp { kind: EDGE, id: id.clone(), expected, document: document(&edge) },

@@ -2,12 +2,12 @@
 //!
 //! Statements are written with `?` for each value. Values are always bound, never written into a statement.
 
-#[cfg(test)]
-pub(in crate::store) mod counted;
 pub(super) mod failure;
 mod mysql;
 pub(super) mod postgres;
 pub(super) mod sqlite;
+#[cfg(test)]
+pub(in crate::store) mod work_counts;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -177,7 +177,7 @@ impl StoreConnection {
     /// Carries out one statement; says how many rows it touched.
     pub(super) async fn run(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, Failure> {
         #[cfg(test)]
-        counted::statement();
+        work_counts::statement();
         let wait_limit = self.wait_limit;
         let sql = spelled(self.engine(), sql);
         let done = each_engine!(self, |connection, _Row| {
@@ -204,7 +204,7 @@ impl StoreConnection {
         F: FnMut(Cells) -> Result<(), Failure> + Send,
     {
         #[cfg(test)]
-        counted::statement();
+        work_counts::statement();
         let wait_limit = self.wait_limit;
         let sql = spelled(self.engine(), sql);
         each_engine!(self, |connection, Row| {
@@ -213,7 +213,7 @@ impl StoreConnection {
                 timeout(wait_limit, rows.try_next()).await.map_err(|_| Failure::Timeout(wait_limit))??
             {
                 #[cfg(test)]
-                counted::row();
+                work_counts::row();
                 each(Row(row))?;
             }
         });

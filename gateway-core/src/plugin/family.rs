@@ -4,23 +4,23 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Family {
-    /// Who the caller is.
+    /// Identifies callers.
     Authentication,
-    /// Who may come, how often, and with how much.
+    /// Limits who sends requests, how many, and how large.
     Admission,
-    /// Protection against attacks and against what is malformed.
+    /// Protects against attacks and malformed requests.
     Security,
-    /// Changes of requests and responses.
+    /// Changes requests and responses.
     Transformation,
-    /// What the gateway answers itself.
+    /// Answers requests without a target.
     Content,
-    /// Which target gets the traffic.
+    /// Chooses targets.
     Traffic,
-    /// Answers that are given again.
+    /// Stores and reuses responses.
     Caching,
-    /// Programs of the operator's own.
+    /// Runs programs of the operator.
     Scripting,
-    /// What is seen of the traffic.
+    /// Makes traffic traceable.
     Observability,
     /// None of these.
     #[default]

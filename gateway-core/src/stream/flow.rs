@@ -158,6 +158,7 @@ impl Flow {
         if !Arc::ptr_eq(known, route) {
             self.take_meters(&route.clone(), &snapshot.consumers);
             self.followed = Some(route.clone());
+            self.shrink();
         }
     }
 
@@ -165,7 +166,6 @@ impl Flow {
         let around = Around { state: route, consumers, target: self.target.as_deref() };
         let meters = route.chain.meters(self.session.whole(), around);
         self.meters = (!meters.is_empty()).then(|| Box::new(meters));
-        self.shrink();
     }
 
     /// Forgets what no plugin will ask for before the record.

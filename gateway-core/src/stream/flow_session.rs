@@ -29,7 +29,7 @@ impl FlowSession {
     /// Keeps the ends alone, where there is nothing else and nobody else has its client.
     pub(super) fn shrink(&mut self) {
         if let Some(session) = &mut self.whole
-            && session.is_its_ends()
+            && session.has_only_ends()
         {
             *self.ends = session.ends();
             self.whole = None;

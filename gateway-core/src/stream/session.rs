@@ -88,7 +88,7 @@ impl Session {
     }
 
     /// Whether nothing is known of it but its ends and who it is, and nobody else has its client.
-    pub(super) fn is_its_ends(&mut self) -> bool {
+    pub(super) fn has_only_ends(&mut self) -> bool {
         let Self { client, told, trace, state, head, fields, decided, .. } = self;
         told.is_none()
             && trace.is_none()
@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// The session that it was; see [`Self::is_its_ends`].
+    /// The session that it was; see [`Self::has_only_ends`].
     pub(super) fn of_ends(ends: &Ends) -> Self {
         let mut session = Self::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
         session.client_address = ends.client_address;

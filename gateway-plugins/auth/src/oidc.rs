@@ -12,11 +12,11 @@
 
 mod build;
 mod cookies;
-mod failure;
 mod login;
 mod logout;
 mod page;
 mod provider;
+mod provider_failure;
 pub mod provider_login;
 mod seal;
 mod session;
@@ -47,8 +47,8 @@ use crate::credential::headers::ClaimHeaders;
 use crate::credential::{absent, now};
 use crate::privacy::keep_private;
 use cookies::Cookies;
-use failure::Failure;
 use provider::Provider;
+use provider_failure::Failure;
 use seal::Seal;
 use session::{
     Ended, OpenSession, RefreshError, RefreshWait, Refreshed, Refreshes, Session, SessionCache,

@@ -13,6 +13,7 @@ mod protocol;
 mod replace;
 mod session;
 mod settings;
+mod stream_counts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +25,9 @@ use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::calls::Client;
-use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::envoy;
 use gateway_plugin_common::headers;
 use gateway_plugin_common::server_url;
@@ -40,6 +39,7 @@ use protocol::{Changes, CommonResponse, HeaderMutation, HttpBody, NewBody, Proce
 use replace::{describe, forget_tag, replace};
 use session::{Failure, Session};
 use settings::{BodyMode, BodyModes, Config, Rules};
+use stream_counts::StreamCounts;
 
 /// The plugin.
 pub(crate) struct ExtProc {
@@ -51,19 +51,8 @@ struct Core {
     client: Client,
     rules: Arc<Rules>,
     turns: Arc<Semaphore>,
-    counts: Counts,
+    counts: StreamCounts,
 }
-
-struct Counts {
-    passed: Counter,
-    replied: Counter,
-    failed: Counter,
-}
-
-const STREAMS: Metric = Metric::counter(
-    "ferrum_ext_proc_streams_total",
-    "Exchanges by result of the processor: passed, replied (it sent an immediate response), failed (it failed or exceeded its time limit).",
-);
 
 /// How long one stream may last; exchanges have their own timeouts.
 const MAX_STREAM: Duration = Duration::from_secs(24 * 60 * 60);
@@ -128,9 +117,7 @@ impl Plugin for ExtProc {
         };
         problems.into_result(())?;
         let Some(client) = client else { return Err(Problems::one("config.url", "is required")) };
-        let owner = world.owner().map_or("", |owner| owner.config.as_str());
-        let count = |of| world.meters().counter(STREAMS, &["plugin_config", "outcome"], &[owner, of]);
-        let counts = Counts { passed: count("passed"), replied: count("replied"), failed: count("failed") };
+        let counts = StreamCounts::new(world);
         let turns = Arc::new(Semaphore::new(config.max_concurrent_streams));
         Ok(Self { core: Arc::new(Core { client, rules: Arc::new(rules), turns, counts }) })
     }

@@ -12,7 +12,7 @@ use gateway_core::stream::flow::Flow;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;
 
-use super::clients::addresses;
+use super::client_table::addresses;
 use super::connections::SessionLookup;
 use super::headers::NewClient;
 use super::hello::Hello;

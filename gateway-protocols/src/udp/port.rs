@@ -20,7 +20,7 @@ use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot};
 
 use super::arrive::NewSenders;
-use super::clients::ClientTable;
+use super::client_table::ClientTable;
 use super::connections::Connections;
 use super::dtls::{DtlsRules, Verifier};
 use super::headers::{NamedClients, accepted};

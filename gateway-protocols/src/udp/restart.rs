@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use gateway_core::snapshot::streams::Transport;
 
-use super::clients::addresses;
+use super::client_table::addresses;
 use super::hello::Hello;
 use super::port::Port;
 use super::questions::slot_of;

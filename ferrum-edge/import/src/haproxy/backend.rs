@@ -398,7 +398,7 @@ const OF_PROCESS: &[&str] = &[
     "hash-type",
 ];
 
-/// What becomes of a line of a section.
+/// How the importer treats a line of a section.
 pub(super) enum LineOutcome {
     /// Another part of the importer reads and reports it.
     ConvertedElsewhere,

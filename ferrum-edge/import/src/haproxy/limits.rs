@@ -3,7 +3,7 @@
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways};
 use super::rates::{Counter, Rate, Tracked};
-use super::request_cond::{convert, request_cond};
+use super::request_condition::{convert, request_cond};
 use super::sections::{HaproxyLine, Section, rate_period};
 use super::templates::template;
 use crate::cond::Cond;

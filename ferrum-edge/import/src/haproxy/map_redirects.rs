@@ -7,7 +7,7 @@ use super::acl;
 use super::acl::Acls;
 use super::fetch::split;
 use super::maps::{self, Mapped};
-use super::request_cond::convert;
+use super::request_condition::convert;
 use super::rules::TODO;
 use super::sections::{HaproxyLine, Section};
 use super::templates::template;

@@ -3,7 +3,7 @@
 use super::Haproxy;
 use super::acl::Acls;
 use super::map_redirects::{MapRedirect, MappedUrl};
-use super::request_cond::convert;
+use super::request_condition::convert;
 use super::rules::TODO;
 use super::sections::{HaproxyLine, Section};
 use super::templates::template;

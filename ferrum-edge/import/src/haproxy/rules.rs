@@ -8,7 +8,7 @@ use super::Haproxy;
 use super::acl::{Acls, Term, Ways};
 use super::changes::{changed_header, changed_target, put_before};
 use super::limits::is_limit;
-use super::request_cond::{convert, request_cond, why_not_converted};
+use super::request_condition::{convert, request_cond, why_not_converted};
 use super::sections::{HaproxyLine, Section};
 use super::templates::{groups, replacement, template};
 use super::why::Why;

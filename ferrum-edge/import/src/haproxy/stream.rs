@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Haproxy;
 use super::acl::Acls;
-use super::request_cond::request_cond;
+use super::request_condition::request_cond;
 use super::sections::Section;
 use crate::cond::Cond;
 use crate::draft::{IpRestriction, Proxy, To, draft};

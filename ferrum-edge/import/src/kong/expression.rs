@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_converted_is_taken_to_hold() {
+    fn a_part_that_cannot_be_converted_counts_as_true() {
         for (text, expected) in [
             (
                 r#"http.path == "/a" && net.src.port > 1000"#,

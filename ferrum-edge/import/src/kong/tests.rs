@@ -185,7 +185,7 @@ fn bots_are_named_by_regexes() {
 }
 
 #[test]
-fn what_clients_send_does_not_pass_for_a_value_that_is_not_converted() {
+fn a_field_that_clients_send_does_not_replace_a_value_that_is_not_converted() {
     let rules = |text: &str| {
         let made = plugin(&format!("{{name: request-transformer, config: {{{text}}}}}"));
         assert!(said(&made, "expressions"), "{text}");

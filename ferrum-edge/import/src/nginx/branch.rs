@@ -220,7 +220,7 @@ impl<'d> Nginx<'_> {
         let converted = ["set", "rewrite", "return", "break", "if"];
         for it in directive.block.iter().filter(|it| !converted.contains(&it.name.as_str())) {
             let what = format!("{place}: if: {it}");
-            if !super::guard_names::NAMES.contains(&it.name.as_str()) {
+            if !super::guard_names::is_guard(&it.name) {
                 self.out.not_converted(
                     it.at,
                     what,

@@ -90,7 +90,7 @@ impl<'d> Nginx<'_> {
         let block = &location.directive.block;
         let script: Vec<&'d Directive> =
             block.iter().filter(|it| SCRIPT.contains(&it.name.as_str())).collect();
-        let is_guarded = block.iter().any(|it| guard_names::NAMES.contains(&it.name.as_str()));
+        let is_guarded = block.iter().any(|it| guard_names::is_guard(&it.name));
         let is_handled = block.iter().any(|it| HANDLERS.contains(&it.name.as_str()));
         let answer = match script.as_slice() {
             [only] if only.name == "return" => Some(self.returned(&inner, only, &levels)),

@@ -86,8 +86,7 @@ fn of_locations(out: &mut Import, block: &mut [Directive], named: &mut Vec<Direc
         let Some(reading) = read(&location.block) else { continue };
         let word = match last_word(&reading.last) {
             Some(word) => {
-                let guard =
-                    location.block.iter().find(|it| super::guard_names::NAMES.contains(&it.name.as_str()));
+                let guard = location.block.iter().find(|it| super::guard_names::is_guard(&it.name));
                 if let Some(guard) = guard {
                     out.partial(guard.at, guard, "it guards paths without a file as well", "");
                 }
@@ -140,7 +139,7 @@ fn named_location(location: &Directive, reading: &Reading, number: usize) -> Opt
     let is_inherited = |it: &&Directive| {
         !SCRIPT.contains(&it.name.as_str())
             && it.name != "location"
-            && !super::guard_names::NAMES.contains(&it.name.as_str())
+            && !super::guard_names::is_guard(&it.name)
     };
     let mut block: Vec<Directive> = location.block.iter().filter(is_inherited).cloned().collect();
     block.extend(reading.last.iter().filter(|it| it.name != "break").cloned());

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 /// Stands for an include that could not be read.
 pub(super) const UNREAD: &str = "include (not read)";
 
-/// Directives that keep requests out, or say how.
-pub(super) const NAMES: &[&str] = &[
+/// Directives that keep requests out, or say how, and have a counterpart.
+const CONVERTED: &[&str] = &[
     "allow",
     "deny",
     "satisfy",
@@ -14,17 +14,22 @@ pub(super) const NAMES: &[&str] = &[
     "auth_basic_user_file",
     "auth_request",
     "auth_request_set",
-    "auth_jwt",
-    "auth_jwt_key_file",
-    "auth_jwt_key_request",
-    "auth_oidc",
     "internal",
     "limit_except",
     "valid_referers",
-    "secure_link",
-    "secure_link_md5",
-    "secure_link_secret",
     "ssl_verify_client",
+    // Nothing by themselves.
+    "auth_jwt_key_file",
+    "auth_jwt_key_request",
+    "secure_link_md5",
+];
+
+/// Those that have none.
+pub(super) const NOT_CONVERTED: &[&str] = &[
+    "auth_jwt",
+    "auth_oidc",
+    "secure_link",
+    "secure_link_secret",
     "access_by_lua",
     "access_by_lua_block",
     "access_by_lua_file",
@@ -36,6 +41,11 @@ pub(super) const NAMES: &[&str] = &[
     "app_protect_enable",
     UNREAD,
 ];
+
+/// Whether a directive keeps requests out, or says how.
+pub(super) fn is_guard(name: &str) -> bool {
+    CONVERTED.contains(&name) || NOT_CONVERTED.contains(&name)
+}
 
 /// Whether a directive of a module we don't know keeps requests out, to go by its name.
 pub(super) fn is_guard_by_name(name: &str) -> bool {
@@ -68,6 +78,6 @@ pub(super) fn is_guard_by_name(name: &str) -> bool {
     };
     let name = &*name;
     (name.split('_').any(|part| WORDS.contains(&part)) || WORDS.iter().any(|word| name.starts_with(word)))
-        && !NAMES.contains(&name)
+        && !is_guard(name)
         && !name.starts_with("proxy_")
 }

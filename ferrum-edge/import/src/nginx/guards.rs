@@ -5,32 +5,13 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::blocks::Directive;
-use super::guard_names::{NAMES, UNREAD};
+use super::guard_names::{NOT_CONVERTED, UNREAD, is_guard};
 use super::location::Location;
 use super::login::is_of_refusals;
 use super::{Nginx, innermost, said};
 use crate::cond::Cond;
 use crate::draft::{BasicAuth, Match, Plug, draft};
 use crate::text;
-
-/// Those that have a counterpart.
-const KNOWN: &[&str] = &[
-    "allow",
-    "deny",
-    "satisfy",
-    "auth_basic",
-    "auth_basic_user_file",
-    "auth_request",
-    "auth_request_set",
-    "internal",
-    "limit_except",
-    "valid_referers",
-    "ssl_verify_client",
-    // Nothing by themselves.
-    "auth_jwt_key_file",
-    "auth_jwt_key_request",
-    "secure_link_md5",
-];
 
 /// What keeps requests out of a location.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +33,7 @@ impl Nginx<'_> {
     /// What guards a location, by itself and by the levels around it, the outermost first.
     pub(super) fn guards(&mut self, place: &str, levels: &[&Directive]) -> Guards {
         let mut made = Guards::default();
-        for name in NAMES.iter().filter(|name| !KNOWN.contains(name)) {
+        for name in NOT_CONVERTED {
             let Some(found) = innermost(levels, name) else { continue };
             if found.arguments.first().is_some_and(|first| first == "off") {
                 continue;
@@ -294,7 +275,7 @@ pub(super) fn is_guarded(location: &Location<'_>) -> bool {
 pub(super) fn is_guarded_besides(location: &Location<'_>, looked_at: &str) -> bool {
     let guards = |it: &Directive| {
         let name = it.name.as_str();
-        name != looked_at && (NAMES.contains(&name) && name != "internal" || matches!(name, "return" | "if"))
+        name != looked_at && (is_guard(name) && name != "internal" || matches!(name, "return" | "if"))
     };
     location.directive.block.iter().any(guards)
 }

@@ -120,16 +120,16 @@ pub(super) struct Board {
     pub(super) callers: Vec<TableLine>,
 }
 
-/// An answer that is none of `/v1/traffic`.
+/// The answer does not have the form of `/v1/traffic`.
 #[derive(Debug, thiserror::Error)]
 #[error("the gateway answers otherwise: {0}")]
 pub(super) struct OtherAnswer(#[from] serde_json::Error);
 
 impl Look {
-    /// An answer of `/v1/traffic`.
+    /// Reads an answer of `/v1/traffic`.
     ///
     /// # Errors
-    /// When it is not one.
+    /// When it does not have that form.
     pub(super) fn read(answer: Value) -> Result<Self, OtherAnswer> {
         Ok(serde_json::from_value(answer)?)
     }

@@ -151,7 +151,7 @@ async fn expired_invitations_are_removed_by_the_first_of_two_control_planes() {
     two.follow().await.unwrap();
     for roster in [&one, &two] {
         roster.invite(None, None, None, "127.0.0.1:1").await.unwrap();
-        assert!(!roster.known().invitations.contains_key(&id));
+        assert!(!roster.members().invitations.contains_key(&id));
     }
-    assert_eq!(two.known().invitations.len(), 2);
+    assert_eq!(two.members().invitations.len(), 2);
 }

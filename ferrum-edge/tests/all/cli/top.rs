@@ -44,7 +44,7 @@ plugin_configs:
 ";
 
 #[test]
-fn what_happens_now_is_printed_by_proxy_upstream_and_target() {
+fn top_prints_rates_by_proxy_upstream_and_target() {
     let folder = Folder::new();
     folder.write("ferrum.yaml", CONFIGURATION);
     let gateway = Gateway::start(&folder, |_| {});

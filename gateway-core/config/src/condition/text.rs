@@ -80,11 +80,11 @@ impl Text {
     pub(crate) fn compile(written: &TextMatch) -> Result<Self, TextError> {
         match written {
             TextMatch::Exact(text) => Ok(Self { rule: one(text), ignore_case: false }),
-            TextMatch::Named(named) => Self::named(named),
+            TextMatch::Named(named) => Self::compile_named(named),
         }
     }
 
-    fn named(named: &NamedText) -> Result<Self, TextError> {
+    fn compile_named(named: &NamedText) -> Result<Self, TextError> {
         let ignore_case = named.ignore_case.unwrap_or(false);
         let bytes = |text: &String| Box::from(text.as_bytes());
         let mut rules = Vec::new();

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Oidc;
 use super::cookies::Cookies;
-use super::failure::Failure;
 use super::page::{self, WayOn};
+use super::provider_failure::Failure;
 use super::seal::random;
 use super::session::Session;
 use super::visit::BrowserVisit;

@@ -11,9 +11,9 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::Value;
 
 use super::Oidc;
-use super::failure::Failure;
 use super::login::{bad, redirect};
 use super::page::{self, WayOn};
+use super::provider_failure::Failure;
 use super::session::OpenSession;
 use super::visit::BrowserVisit;
 use crate::credential::now;

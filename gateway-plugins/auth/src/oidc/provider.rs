@@ -11,7 +11,7 @@ use gateway_plugin_common::strict_json;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value};
 
-use super::failure::{Failure, NoAnswer};
+use super::provider_failure::{Failure, NoAnswer};
 use super::session::{OpenSession, Session};
 use crate::credential::now;
 use crate::jose::{Algorithm, Rules, Token, TokenError};

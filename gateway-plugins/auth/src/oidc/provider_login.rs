@@ -8,9 +8,9 @@ use gateway_core::plugin::World;
 use serde_json::{Map, Value};
 
 use super::build::{ProviderPlace, provider, scopes};
-use super::failure::Failure;
 use super::login::Authorization;
 use super::provider::Provider;
+use super::provider_failure::Failure;
 use super::seal::random;
 use crate::assertion::KeySettings;
 use crate::jose::{Algorithm, claims};

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::failure::NoAnswer;
+use super::provider_failure::NoAnswer;
 use crate::credential::now;
 use crate::jose::Token;
 
