@@ -27,7 +27,7 @@
 //! - `pool/`: `key.rs` says which connections can stand in for each other; `idle.rs`, `multiplex.rs`.
 //! - `snapshot/`: the compiled configuration that traffic reads; `compile/` makes the next one of changes.
 //! - [`config`] is the crate `ferrum-gateway-config`: what users write and what it means.
-//! - `record.rs`: the access record, and the only list of metric names. `metrics.rs`: the walk over all metrics, and their text formats. `trace.rs`: the IDs of a trace.
+//! - `record.rs`: the access record. `metrics.rs`: the walk over all metrics, their names and their text formats. `trace.rs`: the IDs of a trace.
 //! - `certificate.rs`: names and ends of certificates.
 //! - `testing/` (feature `testing`): the real pipeline with a closure as the target, for tests of plugins.
 #![warn(missing_docs)]

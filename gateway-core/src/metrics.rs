@@ -1,13 +1,63 @@
 //! A walk over all metrics: each owner of metrics shows them to a [`MetricVisitor`], and each format is such a visitor.
 //!
-//! Nothing is collected on the way, so that a page of 60 MB needs no second copy of it. [`text`] has the two text formats.
+//! Nothing is collected on the way, so that a page of 60 MB needs no second copy of it. [`text`] has the two text formats, [`names`] the
+//! gateway's own metrics; plugins declare theirs.
 
+pub mod names;
 pub mod text;
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::record::Metric;
+/// A metric: its name, its kind and what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// The name, as scraped.
+    pub name: &'static str,
+    /// How its values change.
+    pub kind: MetricKind,
+    /// One sentence for people.
+    pub help: &'static str,
+}
+
+/// How the values of a metric change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only goes up.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts durations by size.
+    Histogram,
+}
+
+impl MetricKind {
+    /// The word of Prometheus for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+impl Metric {
+    /// A metric that only goes up.
+    pub const fn counter(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: MetricKind::Counter, help }
+    }
+
+    /// A metric that goes up and down.
+    pub const fn gauge(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: MetricKind::Gauge, help }
+    }
+
+    /// A metric that counts durations by size.
+    pub const fn histogram(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: MetricKind::Histogram, help }
+    }
+}
 
 /// The labels of a series, in the order in which they are written: name and value.
 pub type Labels<'l> = [(&'l str, &'l str)];

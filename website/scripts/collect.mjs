@@ -113,7 +113,7 @@ function warnings() {
 }
 
 function metrics() {
-  const text = source('gateway-core/src/record.rs');
+  const text = source('gateway-core/src/metrics/names.rs');
   const rows = text.matchAll(/((?:\s*\/\/\/.*\n)+)\s*[A-Z_]+: (\w+) = "([^"]+)";/g);
   return [...rows].map(([, lines, kind, name]) => ({ name, kind, meaning: doc(lines) }));
 }

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use gateway_core::metrics::{ExponentialHistogram, HistogramSeries, Labels, MetricVisitor, Number};
-use gateway_core::record::{Metric, MetricKind};
+use gateway_core::metrics::{Metric, MetricKind};
 use serde::{Deserialize, Serialize};
 
 /// Metrics about the process itself; a new process has its own.

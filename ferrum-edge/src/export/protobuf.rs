@@ -2,7 +2,7 @@
 //! format with native histograms. Histograms have the buckets with written bounds as well, so that a scraper takes which it wants.
 
 use gateway_core::metrics::{Exemplar, ExponentialHistogram, HistogramSeries, Labels, MetricVisitor, Number};
-use gateway_core::record::{Metric, MetricKind};
+use gateway_core::metrics::{Metric, MetricKind};
 
 /// A page in the making.
 pub(crate) struct ProtobufPage {

@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 use gateway_core::config::model::{Id, MetricsPush};
 use gateway_core::config::problem::Problems;
 use gateway_core::metrics::MetricVisitor;
+use gateway_core::metrics::names::METRICS_PUSHED;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::Owner;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle, TaskName, Tasks};
-use gateway_core::record::metric::METRICS_PUSHED;
 use tokio::time::Instant;
 
 /// Shows every metric; `false` once the gateway is gone.

@@ -9,7 +9,8 @@ use gateway_core::config::model::Model;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::Cause;
-use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord, metric};
+use gateway_core::metrics::names;
+use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord};
 use gateway_core::snapshot::compile::{Compiled, Compiler};
 use gateway_core::snapshot::{Route, Snapshot};
 use gateway_core::stream::session::Session;
@@ -111,7 +112,7 @@ fn scrape(telemetry: &Telemetry, snapshot: &Snapshot) -> HashMap<String, f64> {
             let (name, kind) = head.split_once(' ').unwrap();
             assert_eq!(Some(name), metric, "{line}");
             assert!(
-                metric::ALL.iter().any(|known| known.name == name && known.kind.as_str() == kind),
+                names::ALL.iter().any(|known| known.name == name && known.kind.as_str() == kind),
                 "{line}"
             );
         } else {
@@ -153,7 +154,7 @@ fn workers_add_up() {
     let labels = |version, class| {
         format!("network_protocol_version=\"{version}\",http_response_status_class=\"{class}\"")
     };
-    let name = metric::REQUEST_DURATION.name;
+    let name = names::REQUEST_DURATION.name;
     assert_eq!(page[&format!("{name}_count{{{}}}", labels("1.1", "2xx"))], 2.0);
     assert_eq!(page[&format!("{name}_bucket{{{},le=\"0.0025\"}}", labels("1.1", "2xx"))], 0.0);
     assert_eq!(page[&format!("{name}_bucket{{{},le=\"0.005\"}}", labels("2", "5xx"))], 2.0);
@@ -233,7 +234,7 @@ fn each_proxy_has_native_histograms_that_begin_with_it() {
     found.sort();
     assert_eq!(found, [("kept".to_owned(), 3, 2), ("new".to_owned(), 1, 1)]);
     let binary = page(PageFormat::Protobuf, &telemetry, &configurations.compiled.snapshot, 0);
-    for family in [metric::PROXY_DURATION.name, metric::PROXY_UPSTREAM_DURATION.name] {
+    for family in [names::PROXY_DURATION.name, names::PROXY_UPSTREAM_DURATION.name] {
         assert_eq!(protobuf::tests::natives_of(&binary, family), 2, "{family}");
     }
 }

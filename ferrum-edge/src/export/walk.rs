@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::metrics::{Labels, MetricVisitor, Number};
-use gateway_core::record::{Metric, metric};
+use gateway_core::metrics::{Metric, names};
 use gateway_core::snapshot::Snapshot;
 use gateway_protocols::supervise::Tasks;
 use tokio::time::Instant;
@@ -67,12 +67,12 @@ fn sum(telemetry: &Telemetry, of: impl Fn(&WorkerTelemetry) -> &Count) -> u64 {
 
 fn exchanges(walk: &mut Walk<'_>, telemetry: &Telemetry) {
     durations::requests(walk, telemetry);
-    walk.single(&metric::ACTIVE_REQUESTS, telemetry.active_requests());
+    walk.single(&names::ACTIVE_REQUESTS, telemetry.active_requests());
     durations::first_bytes(walk, telemetry);
     durations::last_bytes(walk, telemetry);
-    walk.single(&metric::REQUEST_BYTES, sum(telemetry, |worker| &worker.request_bytes));
-    walk.single(&metric::RESPONSE_BYTES, sum(telemetry, |worker| &worker.response_bytes));
-    walk.head(&metric::GRPC_RESPONSES);
+    walk.single(&names::REQUEST_BYTES, sum(telemetry, |worker| &worker.request_bytes));
+    walk.single(&names::RESPONSE_BYTES, sum(telemetry, |worker| &worker.response_bytes));
+    walk.head(&names::GRPC_RESPONSES);
     for status in 0..=GRPC_STATUSES {
         let count = sum(telemetry, |worker| &worker.grpc[status]);
         let name = if status < GRPC_STATUSES { status.to_string() } else { "_other".to_owned() };
@@ -80,14 +80,14 @@ fn exchanges(walk: &mut Walk<'_>, telemetry: &Telemetry) {
             walk.sample(&[("rpc_grpc_status_code", &name)], count);
         }
     }
-    walk.single(&metric::RETRIES, sum(telemetry, |worker| &worker.retries));
-    walk.head(&metric::HEDGES);
+    walk.single(&names::RETRIES, sum(telemetry, |worker| &worker.retries));
+    walk.head(&names::HEDGES);
     for (n, result) in ["won", "lost", "withheld"].into_iter().enumerate() {
         let count = sum(telemetry, |worker| &worker.hedges[n]);
         walk.sample(&[("result", result)], count);
     }
-    walk.single(&metric::PANICS, sum(telemetry, |worker| &worker.panics));
-    walk.head(&metric::REPLIES);
+    walk.single(&names::PANICS, sum(telemetry, |worker| &worker.panics));
+    walk.head(&names::REPLIES);
     let mut reasons = BTreeMap::<&str, u64>::new();
     for (reason, count) in telemetry.workers.iter().flat_map(|worker| worker.reasons.iter()) {
         *reasons.entry(reason).or_default() += count;
@@ -98,22 +98,22 @@ fn exchanges(walk: &mut Walk<'_>, telemetry: &Telemetry) {
 }
 
 fn connections_and_sessions(walk: &mut Walk<'_>, telemetry: &Telemetry, connections: usize) {
-    walk.single(&metric::CONNECTIONS, connections);
-    walk.single(&metric::ACCEPTED, sum(telemetry, |worker| &worker.accepted));
-    walk.single(&metric::REFUSED, sum(telemetry, |worker| &worker.refused));
-    walk.single(&metric::SESSIONS_WITHHELD, sum(telemetry, |worker| &worker.withheld));
+    walk.single(&names::CONNECTIONS, connections);
+    walk.single(&names::ACCEPTED, sum(telemetry, |worker| &worker.accepted));
+    walk.single(&names::REFUSED, sum(telemetry, |worker| &worker.refused));
+    walk.single(&names::SESSIONS_WITHHELD, sum(telemetry, |worker| &worker.withheld));
     let load = *telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner);
-    walk.single(&metric::OVERLOAD_LEVEL, load.level as u32);
+    walk.single(&names::OVERLOAD_LEVEL, load.level as u32);
     if let Some(limit) = load.memory_limit {
-        walk.single(&metric::OVERLOAD_MEMORY_LIMIT, limit);
+        walk.single(&names::OVERLOAD_MEMORY_LIMIT, limit);
     }
-    walk.single(&metric::WORKER_DELAY, load.delay.as_secs_f64());
-    walk.head(&metric::SESSIONS);
+    walk.single(&names::WORKER_DELAY, load.delay.as_secs_f64());
+    walk.head(&names::SESSIONS);
     for (place, protocol) in SESSIONS.into_iter().enumerate() {
         let ended = sum(telemetry, |worker| &worker.sessions[place].ended);
         walk.sample(&[("protocol", protocol)], ended);
     }
-    walk.head(&metric::SESSION_ENDS);
+    walk.head(&names::SESSION_ENDS);
     let mut ends = BTreeMap::<(usize, &str), u64>::new();
     for (end, count) in telemetry.workers.iter().flat_map(|worker| worker.ends.iter()) {
         *ends.entry(end).or_default() += count;
@@ -122,7 +122,7 @@ fn connections_and_sessions(walk: &mut Walk<'_>, telemetry: &Telemetry, connecti
         let labels = &[("protocol", SESSIONS[place]), ("reason", reason)];
         walk.sample(labels, count);
     }
-    walk.head(&metric::SESSION_BYTES);
+    walk.head(&names::SESSION_BYTES);
     for (place, protocol) in SESSIONS.into_iter().enumerate() {
         let up = sum(telemetry, |worker| &worker.sessions[place].up);
         let down = sum(telemetry, |worker| &worker.sessions[place].down);
@@ -133,7 +133,7 @@ fn connections_and_sessions(walk: &mut Walk<'_>, telemetry: &Telemetry, connecti
             walk.sample(labels, bytes);
         }
     }
-    walk.head(&metric::SESSION_DROPPED);
+    walk.head(&names::SESSION_DROPPED);
     for (place, protocol) in SESSIONS.into_iter().enumerate() {
         let dropped = sum(telemetry, |worker| &worker.sessions[place].dropped);
         walk.sample(&[("protocol", protocol)], dropped);
@@ -141,7 +141,7 @@ fn connections_and_sessions(walk: &mut Walk<'_>, telemetry: &Telemetry, connecti
 }
 
 fn proxies(walk: &mut Walk<'_>, telemetry: &Telemetry) {
-    walk.head(&metric::PROXY_REQUESTS);
+    walk.head(&names::PROXY_REQUESTS);
     let mut series = |proxy: &str, counts: [u64; CLASSES]| {
         for (class, count) in CLASS_NAMES.iter().zip(counts).filter(|(_, count)| *count > 0) {
             let labels = &[("proxy", proxy), ("http_response_status_class", class)];
@@ -164,7 +164,7 @@ fn proxies(walk: &mut Walk<'_>, telemetry: &Telemetry) {
 fn consumers(walk: &mut Walk<'_>, telemetry: &Telemetry) {
     let (mut sums, mut other) = (BTreeMap::new(), [0; CLASSES]);
     telemetry.workers.iter().for_each(|worker| worker.consumers.add_to(&mut sums, &mut other));
-    walk.head(&metric::CONSUMER_REQUESTS);
+    walk.head(&names::CONSUMER_REQUESTS);
     let named = sums.iter().map(|(name, counts)| (&**name, counts));
     for (name, counts) in named.chain([("_other", &other)]) {
         for (class, count) in CLASS_NAMES.iter().zip(counts).filter(|(_, count)| **count > 0) {
@@ -180,12 +180,12 @@ fn connections(walk: &mut Walk<'_>, snapshot: &Snapshot) {
     let all = snapshot.upstreams.iter().flat_map(|(id, targets)| targets.list().iter().map(move |t| (id, t)));
     let limited = all.filter_map(|(id, target)| Some((id, target, target.rules.max_connections?)));
     let limited: Vec<_> = limited.take(MAX_TARGET_SERIES).collect();
-    for metric in [&metric::TARGET_CONNECTIONS, &metric::TARGET_MAX_CONNECTIONS] {
+    for metric in [&names::TARGET_CONNECTIONS, &names::TARGET_MAX_CONNECTIONS] {
         walk.head(metric);
         for (upstream, target, most) in &limited {
             let labels = &[("upstream", upstream.as_str()), ("target", target.authority())];
             let now_open = target.status(now).connections.unwrap_or(0);
-            let is_limit = metric.name == metric::TARGET_MAX_CONNECTIONS.name;
+            let is_limit = metric.name == names::TARGET_MAX_CONNECTIONS.name;
             walk.sample(labels, if is_limit { most.get() } else { now_open });
         }
     }
@@ -193,7 +193,7 @@ fn connections(walk: &mut Walk<'_>, snapshot: &Snapshot) {
 
 fn targets(walk: &mut Walk<'_>, telemetry: &Telemetry, snapshot: &Snapshot) {
     let now = Instant::now();
-    walk.head(&metric::TARGET_HEALTHY);
+    walk.head(&names::TARGET_HEALTHY);
     let all = snapshot.upstreams.iter().flat_map(|(id, targets)| targets.list().iter().map(move |t| (id, t)));
     for (upstream, target) in all.take(MAX_TARGET_SERIES) {
         let labels = &[("upstream", upstream.as_str()), ("target", target.authority())];
@@ -203,10 +203,10 @@ fn targets(walk: &mut Walk<'_>, telemetry: &Telemetry, snapshot: &Snapshot) {
     let control = &telemetry.control;
     let failed = sum(telemetry, |worker| &worker.failed) + control.failed.load(Relaxed);
     let recovered = sum(telemetry, |worker| &worker.recovered) + control.recovered.load(Relaxed);
-    walk.head(&metric::TARGET_CHANGES);
+    walk.head(&names::TARGET_CHANGES);
     walk.sample(&[("to", "unhealthy")], failed);
     walk.sample(&[("to", "healthy")], recovered);
-    walk.head(&metric::PROBES);
+    walk.head(&names::PROBES);
     let (good, bad) = (control.probes_good.load(Relaxed), control.probes_bad.load(Relaxed));
     walk.sample(&[("result", "good")], good);
     walk.sample(&[("result", "bad")], bad);
@@ -215,11 +215,11 @@ fn targets(walk: &mut Walk<'_>, telemetry: &Telemetry, snapshot: &Snapshot) {
 
 fn services(walk: &mut Walk<'_>, telemetry: &Telemetry) {
     let control = &telemetry.control;
-    walk.head(&metric::SERVICE_LOOKUPS);
+    walk.head(&names::SERVICE_LOOKUPS);
     let (good, bad) = (control.lookups_good.load(Relaxed), control.lookups_bad.load(Relaxed));
     walk.sample(&[("result", "found")], good);
     walk.sample(&[("result", "failed")], bad);
-    walk.head(&metric::SERVICE_SERVERS);
+    walk.head(&names::SERVICE_SERVERS);
     for (name, status) in control.services().iter().take(MAX_TARGET_SERIES) {
         walk.sample(&[("service", name)], status.servers);
     }
@@ -227,22 +227,22 @@ fn services(walk: &mut Walk<'_>, telemetry: &Telemetry) {
 
 fn configuration(walk: &mut Walk<'_>, telemetry: &Telemetry, snapshot: &Snapshot) {
     let status = telemetry.config_status();
-    walk.single(&metric::CONFIG_REVISION, status.revision);
-    walk.single(&metric::CONFIG_APPLIED, seconds(status.applied_at.unwrap_or(UNIX_EPOCH)));
-    walk.single(&metric::CONFIG_REFUSED, status.refused);
-    walk.single(&metric::CONFIG_PROXIES, snapshot.by_id.len());
-    walk.single(&metric::CONFIG_QUARANTINED, snapshot.quarantined.len());
-    walk.single(&metric::CONFIG_BROKEN, telemetry.control.broken.load(Relaxed));
-    walk.single(&metric::DATABASE_UP, !telemetry.control.database_away.load(Relaxed));
-    walk.single(&metric::CERTIFICATES_REFUSED, telemetry.control.certificates_refused.load(Relaxed));
+    walk.single(&names::CONFIG_REVISION, status.revision);
+    walk.single(&names::CONFIG_APPLIED, seconds(status.applied_at.unwrap_or(UNIX_EPOCH)));
+    walk.single(&names::CONFIG_REFUSED, status.refused);
+    walk.single(&names::CONFIG_PROXIES, snapshot.by_id.len());
+    walk.single(&names::CONFIG_QUARANTINED, snapshot.quarantined.len());
+    walk.single(&names::CONFIG_BROKEN, telemetry.control.broken.load(Relaxed));
+    walk.single(&names::DATABASE_UP, !telemetry.control.database_away.load(Relaxed));
+    walk.single(&names::CERTIFICATES_REFUSED, telemetry.control.certificates_refused.load(Relaxed));
     acme(walk, telemetry);
-    walk.head(&metric::ADMIN_REFUSED);
+    walk.head(&names::ADMIN_REFUSED);
     let control = &telemetry.control;
     for (reason, count) in [("token", &control.admin_tokens_refused), ("site", &control.admin_sites_refused)]
     {
         walk.sample(&[("reason", reason)], count.load(Relaxed));
     }
-    walk.head(&metric::CONSOLE_LOGINS);
+    walk.head(&names::CONSOLE_LOGINS);
     for (outcome, count) in [
         ("accepted", &control.logins_accepted),
         ("refused", &control.logins_refused),
@@ -251,7 +251,7 @@ fn configuration(walk: &mut Walk<'_>, telemetry: &Telemetry, snapshot: &Snapshot
         walk.sample(&[("outcome", outcome)], count.load(Relaxed));
     }
     let approvals = &control.approvals;
-    walk.head(&metric::APPROVALS);
+    walk.head(&names::APPROVALS);
     for (outcome, count) in [
         ("proposed", &approvals.proposed),
         ("approved", &approvals.approved),
@@ -262,17 +262,17 @@ fn configuration(walk: &mut Walk<'_>, telemetry: &Telemetry, snapshot: &Snapshot
     ] {
         walk.sample(&[("outcome", outcome)], count.get());
     }
-    walk.single(&metric::CHANGES_PENDING, control.changes_pending.load(Relaxed));
+    walk.single(&names::CHANGES_PENDING, control.changes_pending.load(Relaxed));
     let audit = &control.audit;
-    walk.head(&metric::AUDIT_ENTRIES);
+    walk.head(&names::AUDIT_ENTRIES);
     for (outcome, count) in
         [("allowed", &audit.allowed), ("refused", &audit.refused), ("failed", &audit.failed)]
     {
         walk.sample(&[("outcome", outcome)], count.load(Relaxed));
     }
-    walk.single(&metric::AUDIT_SUPPRESSED, audit.suppressed.load(Relaxed));
-    walk.single(&metric::AUDIT_LOST, audit.lost.load(Relaxed));
-    walk.head(&metric::CERTIFICATE_ENDS);
+    walk.single(&names::AUDIT_SUPPRESSED, audit.suppressed.load(Relaxed));
+    walk.single(&names::AUDIT_LOST, audit.lost.load(Relaxed));
+    walk.head(&names::CERTIFICATE_ENDS);
     for CertificateEnd { file, ends, is_renewed, .. } in
         &*telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner)
     {
@@ -282,19 +282,19 @@ fn configuration(walk: &mut Walk<'_>, telemetry: &Telemetry, snapshot: &Snapshot
         walk.sample(labels, *ends);
     }
     let (written, dropped) = telemetry.log.as_ref().map_or((0, 0), |log| (log.written(), log.dropped()));
-    walk.single(&metric::LOG_WRITTEN, written);
-    walk.single(&metric::LOG_DROPPED, dropped);
-    walk.single(&metric::WORKERS, telemetry.workers.len());
+    walk.single(&names::LOG_WRITTEN, written);
+    walk.single(&names::LOG_DROPPED, dropped);
+    walk.single(&names::WORKERS, telemetry.workers.len());
 }
 
 /// The certificates that the gateway gets by itself.
 fn acme(walk: &mut Walk<'_>, telemetry: &Telemetry) {
     let acme = &telemetry.control.acme;
-    walk.head(&metric::ACME_ORDERS);
+    walk.head(&names::ACME_ORDERS);
     for (result, count) in [("issued", &acme.issued), ("failed", &acme.failed)] {
         walk.sample(&[("result", result)], count.load(Relaxed));
     }
-    walk.head(&metric::ACME_CERTIFICATES);
+    walk.head(&names::ACME_CERTIFICATES);
     let all = acme.statuses();
     for standing in [AcmeStanding::Good, AcmeStanding::Missing, AcmeStanding::Failing] {
         let count = all.iter().filter(|status| status.standing() == standing).count();
@@ -306,42 +306,42 @@ fn acme(walk: &mut Walk<'_>, telemetry: &Telemetry) {
 /// The program log and the tasks that must keep running.
 fn program(walk: &mut Walk<'_>, tasks: &Tasks) {
     let counts = program_log::counts();
-    walk.head(&metric::PROGRAM_LOG_LINES);
+    walk.head(&names::PROGRAM_LOG_LINES);
     for (result, count) in [("written", counts.written), ("lost", counts.lost), ("left_out", counts.left_out)]
     {
         walk.sample(&[("result", result)], count);
     }
-    walk.single(&metric::PROGRAM_LOG_ERRORS, counts.write_errors);
+    walk.single(&names::PROGRAM_LOG_ERRORS, counts.write_errors);
     let tasks = tasks.list();
-    walk.head(&metric::TASKS_DOWN);
+    walk.head(&names::TASKS_DOWN);
     for (name, state) in &tasks {
         walk.sample(&[("task", name)], state.down);
     }
-    walk.head(&metric::TASK_FAILURES);
+    walk.head(&names::TASK_FAILURES);
     for (name, state) in &tasks {
         walk.sample(&[("task", name)], state.failures);
     }
 }
 
 fn process(walk: &mut Walk<'_>, telemetry: &Telemetry) {
-    walk.head(&metric::BUILD_INFO);
+    walk.head(&names::BUILD_INFO);
     walk.sample(&[("version", env!("CARGO_PKG_VERSION"))], true);
     let Process { cpu_seconds, resident, virtual_memory, threads, fds, max_fds } = Process::read();
     if let Some(cpu) = cpu_seconds {
-        walk.single(&metric::PROCESS_CPU, cpu);
+        walk.single(&names::PROCESS_CPU, cpu);
     }
     for (metric, value) in [
-        (metric::PROCESS_MEMORY, resident),
-        (metric::PROCESS_VIRTUAL_MEMORY, virtual_memory),
-        (metric::PROCESS_THREADS, threads),
-        (metric::PROCESS_FDS, fds),
-        (metric::PROCESS_MAX_FDS, max_fds),
+        (names::PROCESS_MEMORY, resident),
+        (names::PROCESS_VIRTUAL_MEMORY, virtual_memory),
+        (names::PROCESS_THREADS, threads),
+        (names::PROCESS_FDS, fds),
+        (names::PROCESS_MAX_FDS, max_fds),
     ] {
         if let Some(value) = value {
             walk.single(&metric, value);
         }
     }
-    walk.single(&metric::PROCESS_START, seconds(telemetry.started().1));
+    walk.single(&names::PROCESS_START, seconds(telemetry.started().1));
 }
 
 fn seconds(time: SystemTime) -> f64 {

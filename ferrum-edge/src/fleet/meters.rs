@@ -1,7 +1,7 @@
 //! The fleet's gauges in `/metrics`.
 
+use gateway_core::metrics::names;
 use gateway_core::plugin::world::meters::{Gauge, Meters};
-use gateway_core::record::metric;
 
 /// The fleet's numbers.
 pub(super) struct FleetMeters {
@@ -16,11 +16,11 @@ impl FleetMeters {
     pub(super) fn new(meters: &Meters) -> Self {
         let gauge = |metric| meters.gauge(metric, &[], &[]);
         Self {
-            enrolled: gauge(metric::FLEET_EDGES),
-            connected: gauge(metric::FLEET_EDGES_CONNECTED),
-            behind: gauge(metric::FLEET_EDGES_BEHIND),
-            refusing: gauge(metric::FLEET_EDGES_REFUSING),
-            broken: gauge(metric::FLEET_BROKEN_OBJECTS),
+            enrolled: gauge(names::FLEET_EDGES),
+            connected: gauge(names::FLEET_EDGES_CONNECTED),
+            behind: gauge(names::FLEET_EDGES_BEHIND),
+            refusing: gauge(names::FLEET_EDGES_REFUSING),
+            broken: gauge(names::FLEET_BROKEN_OBJECTS),
         }
     }
 }

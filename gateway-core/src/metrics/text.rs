@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Exemplar, HistogramSeries, Labels, MetricVisitor, Number};
-use crate::record::{Metric, MetricKind};
+use super::{Exemplar, HistogramSeries, Labels, Metric, MetricKind, MetricVisitor, Number};
 
 /// A page in the making, in one of the two formats.
 #[derive(Debug)]

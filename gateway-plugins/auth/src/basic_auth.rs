@@ -22,11 +22,11 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Authenticate, Claim, Family, Finding, Hooks, Need, Needs, Plugin, Seat, Starter, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::watched::Watched;
 use schemars::JsonSchema;
 use serde::Deserialize;

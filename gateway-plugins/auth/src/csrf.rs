@@ -20,11 +20,11 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Family, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
 };
-use gateway_core::record::Metric;
 use gateway_core::template::{MAX_RENDERED, TextContext};
 use http::header::{CONTENT_TYPE, SET_COOKIE};
 use http::{HeaderValue, Response};

@@ -23,13 +23,13 @@ use gateway_core::consumer::Identity;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Authenticate, Claim, Family, Finding, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step,
     Verdict, World,
 };
-use gateway_core::record::Metric;
 use http::header::{LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 

@@ -17,13 +17,13 @@ use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::calls::CALL_TIMEOUT;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::plugin::{
     Authenticate, Claim, Family, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::one_or_many::OneOrMany;
 use http::header::RETRY_AFTER;
 use schemars::JsonSchema;

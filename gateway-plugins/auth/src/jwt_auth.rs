@@ -14,11 +14,11 @@ use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Authenticate, Claim, Family, Hooks, Need, Needs, OnRequest, Plugin, Seat, Starter, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::one_or_many::OneOrMany;
 use schemars::JsonSchema;
 use serde::Deserialize;

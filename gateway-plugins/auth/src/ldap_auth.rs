@@ -14,11 +14,11 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Authenticate, Claim, Family, Finding, Hooks, Need, Needs, Plugin, Seat, Starter, World,
 };
-use gateway_core::record::Metric;
 
 use crate::credential::basic::{self, Answers, Given};
 use crate::credential::checked::{Print, Secrets};

@@ -17,11 +17,11 @@ use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Authenticate, Claim, Family, Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderName, HeaderValue};

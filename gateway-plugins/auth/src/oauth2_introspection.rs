@@ -14,12 +14,12 @@ use gateway_core::config::units::{Millis, Seconds};
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::calls::{CallError, Client};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Authenticate, Claim, Family, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::one_or_many::OneOrMany;
 use gateway_plugin_common::server_url;
 use gateway_plugin_common::strict_json;

@@ -31,13 +31,13 @@ use gateway_core::consumer::Identity;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::step::Wait;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Authenticate, Claim, Family, Finding, Hooks, OnRequest, OnResponse, OwnPages, Plugin, Seat, Starter,
     Step, World,
 };
-use gateway_core::record::Metric;
 use http::header::{AUTHORIZATION, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use tokio::time::Instant;

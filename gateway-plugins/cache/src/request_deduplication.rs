@@ -30,12 +30,12 @@ use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Attempt, AttemptEnd, Capabilities, Capability, Family, Hooks, Need, Needs, OnAttempt, OnRequest,
     OnResponse, Plugin, Seat, Starter, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::caller_key::Keyed;
 use gateway_plugin_common::redis_link::{RedisLink, Sha256};
 use http::{HeaderMap, Response, StatusCode};

@@ -44,11 +44,11 @@ use std::time::Duration;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, World,
 };
-use gateway_core::record::Metric;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;

@@ -26,13 +26,13 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::plugin::{
     Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict,
     World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::watched::refresh_regularly;
 use http::header::CONTENT_ENCODING;
 use http::{Response, StatusCode};

@@ -34,12 +34,13 @@ use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use gateway_core::plugin::{
     Capabilities, Capability, Family, Gate, Hooks, OnBytes, OnClose, OnConnect, OnEnd, OnRequest, OnResponse,
     Plugin, Refusal, Seat, Starter, Step, Verdict, World,
 };
-use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
+use gateway_core::record::{ExchangeRecord, SessionRecord};
 use gateway_core::stream::cut::{Cut, Stream};
 use gateway_core::stream::session::Session;
 use gateway_plugin_common::hex::hex;

@@ -15,11 +15,11 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::limit::{Meter, Meters};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::{
     Family, Gate, Hooks, OnConnect, OnRequest, OnResponse, OnTransfer, Plugin, Refusal, Seat, Starter, Step,
     World,
 };
-use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Session};
 use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Keyed, Missing};
 use gateway_plugin_common::one_or_many::OneOrMany;

@@ -20,12 +20,12 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Family, Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal,
     Seat, Step, Verdict, World,
 };
-use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use gateway_plugin_common::caller_key::{CountedProxy, KeyBy, Keyed};
 use http::header::RETRY_AFTER;

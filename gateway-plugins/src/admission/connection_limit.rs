@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::reply::Cause;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::{Family, Gate, Hooks, OnConnect, Plugin, Refusal, Seat, World};
-use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Keyed, Missing};
 use gateway_plugin_common::one_or_many::OneOrMany;

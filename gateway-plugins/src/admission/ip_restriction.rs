@@ -20,13 +20,13 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Millis, Seconds};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskError};
 use gateway_core::plugin::{
     Family, Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat,
     Starter, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use gateway_plugin_common::watched::refresh_regularly;
 use http::StatusCode;

@@ -17,12 +17,12 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Family, Foreseen, Foresight, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Starter, Step,
     Verdict, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::caller_key::{KeyBy, Keyed};
 use gateway_plugin_common::redis_link::{OnError, RedisLink, Sha256};
 use http::header::RETRY_AFTER;

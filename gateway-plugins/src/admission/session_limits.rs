@@ -4,9 +4,9 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
-use gateway_core::record::Metric;
 use tokio::time::Instant;
 
 use crate::admission::byte_caps::Setting;

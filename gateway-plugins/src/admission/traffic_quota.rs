@@ -27,11 +27,11 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::limit::{ByteQuota, Meter, Meters};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::{
     Family, Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, OnTransfer,
     Plugin, Refusal, Seat, Starter, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Session};
 use gateway_plugin_common::caller_key::{KeyBy, Keyed};
 use gateway_plugin_common::redis_link::{RedisLink, Sha256};

@@ -10,11 +10,11 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::http::reply::Cause;
 use gateway_core::limit::{Meter, Meters};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::{
     Capabilities, Capability, Family, Gate, Hooks, OnConnect, OnTransfer, Plugin, Refusal, Seat, Starter,
     World,
 };
-use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Keyed, Missing};
 use gateway_plugin_common::one_or_many::OneOrMany;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Family, Hooks, OnMessage, Passage, Plugin, Seat, World};
-use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
 use schemars::JsonSchema;
 use serde::Deserialize;

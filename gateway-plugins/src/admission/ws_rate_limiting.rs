@@ -11,12 +11,12 @@ use std::time::Duration;
 use bytes::Bytes as Payload;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Capabilities, Capability, Decision, Family, Gate, Hooks, OnConnect, OnMessage, Passage, Plugin, Refusal,
     Seat, World,
 };
-use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
 use gateway_plugin_common::caller_key::{CountedProxy, KeyBy, KeySettings, Keyed, Missing};
 use gateway_plugin_common::one_or_many::OneOrMany;

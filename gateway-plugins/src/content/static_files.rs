@@ -27,12 +27,12 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{Starter, TaskControl, TaskError};
 use gateway_core::plugin::{
     Capabilities, Capability, Family, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World,
 };
-use gateway_core::record::Metric;
 use http::header::{ACCEPT, ACCEPT_ENCODING, ALLOW, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::Instant;

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Capabilities, Capability, Family, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World,
 };
-use gateway_core::record::Metric;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;

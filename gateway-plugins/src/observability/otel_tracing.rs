@@ -20,12 +20,13 @@ use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Attempt, AttemptEnd, Family, Gate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnRequest, OnResponse,
     OnUnrouted, Plugin, Seat, SeatNumber, Starter, Step, World,
 };
-use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
+use gateway_core::record::{ExchangeRecord, SessionRecord};
 use gateway_core::stream::session::Session;
 use gateway_core::trace::{SpanId, TraceContext, TraceId};
 use gateway_plugin_common::parse;

@@ -19,12 +19,12 @@ use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Capabilities, Capability, Decision, Family, Hooks, OnMessage, OnRequest, OnResponse, Passage, Plugin,
     Seat, Step, Verdict, World,
 };
-use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};

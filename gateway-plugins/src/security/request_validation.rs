@@ -23,9 +23,9 @@ use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Family, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, Verdict, World};
-use gateway_core::record::Metric;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 

@@ -23,13 +23,13 @@ use std::sync::Arc;
 
 use gateway_core::condition::Condition;
 use gateway_core::config::problem::Problems;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use gateway_core::plugin::{
     Attempt, Capabilities, Capability, Family, Foreseen, Foresight, Hooks, OnAttempt, OnMessage, OnRequest,
     OnResponse, Passage, Plugin, Seat, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_core::stream::session::{Message, Session};
 use gateway_waf::{Buffers, Ruleset, Transaction};
 use http::Response;

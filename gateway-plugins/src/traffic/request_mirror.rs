@@ -16,12 +16,12 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{self, Millis};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::calls::{Client, Endpoint, Server};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Attempt, Family, Hooks, OnAttempt, OnRequest, Plugin, Seat, Starter, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::parse;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName};

@@ -18,12 +18,12 @@ use gateway_core::config::units::Bytes;
 use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::plugin::{
     Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::accept;
 use gateway_plugin_common::coding::{Coding, Encoder, Prepared};
 use gateway_plugin_common::headers;

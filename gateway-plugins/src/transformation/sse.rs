@@ -14,11 +14,11 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Millis, Seconds};
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::plugin::{
     Capabilities, Capability, Family, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
 };
-use gateway_core::record::Metric;
 use gateway_plugin_common::headers;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Method, Response, StatusCode};

@@ -4,8 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::problem::Problems;
 use gateway_core::metrics::{HistogramSeries, Labels, MetricVisitor, Number};
+use gateway_core::metrics::{Metric, MetricKind};
 use gateway_core::plugin::World;
-use gateway_core::record::{Metric, MetricKind};
 use gateway_telemetry::batch::Chunk;
 use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
 use gateway_telemetry::otlp::{

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use gateway_core::config::model::StatsdPush as Rules;
 use gateway_core::metrics::{HistogramSeries, Labels, MetricVisitor, Number};
+use gateway_core::metrics::{Metric, MetricKind};
 use gateway_core::plugin::World;
-use gateway_core::record::{Metric, MetricKind};
 use tokio::sync::Mutex;
 
 use super::super::datagram::{DatagramError, DatagramServer, pace};

@@ -4,8 +4,8 @@ use std::array::from_fn;
 use std::collections::{BTreeMap, HashMap};
 use std::time::UNIX_EPOCH;
 
+use gateway_core::metrics::names;
 use gateway_core::metrics::{Exemplar, ExponentialHistogram, HistogramSeries, Labels};
-use gateway_core::record::metric;
 
 use super::Walk;
 use crate::export::histogram::{BUCKETS, Merged, SECONDS};
@@ -15,7 +15,7 @@ use crate::export::{Telemetry, native};
 
 /// How long requests take, by HTTP version and status class.
 pub(super) fn requests(walk: &mut Walk<'_>, telemetry: &Telemetry) {
-    walk.head(&metric::REQUEST_DURATION);
+    walk.head(&names::REQUEST_DURATION);
     for (version, version_name) in VERSIONS.iter().enumerate() {
         for (class, class_name) in CLASS_NAMES.iter().enumerate() {
             let mut merged = Merged::default();
@@ -53,7 +53,7 @@ pub(super) fn first_bytes(walk: &mut Walk<'_>, telemetry: &Telemetry) {
     telemetry.workers.iter().for_each(|worker| merged.add(&worker.first_bytes));
     let natives = telemetry.workers.iter().map(|worker| &worker.native_first_bytes);
     let exponential = walk.0.wants_exponential().then(|| native::merged(natives));
-    walk.head(&metric::UPSTREAM_DURATION);
+    walk.head(&names::UPSTREAM_DURATION);
     show(walk, &[], &merged, &[], exponential.as_ref());
 }
 
@@ -61,7 +61,7 @@ pub(super) fn first_bytes(walk: &mut Walk<'_>, telemetry: &Telemetry) {
 pub(super) fn last_bytes(walk: &mut Walk<'_>, telemetry: &Telemetry) {
     let mut merged = Merged::default();
     telemetry.workers.iter().for_each(|worker| merged.add(&worker.last_bytes));
-    walk.head(&metric::UPSTREAM_RESPONSE_DURATION);
+    walk.head(&names::UPSTREAM_RESPONSE_DURATION);
     show(walk, &[], &merged, &[], None);
 }
 
@@ -74,17 +74,17 @@ pub(super) fn proxies(walk: &mut Walk<'_>, telemetry: &Telemetry) {
         false => HashMap::new(),
     };
     let timed = telemetry.timings();
-    walk.head(&metric::PROXY_DURATION);
+    walk.head(&names::PROXY_DURATION);
     for (id, timings) in &timed {
         let exponential = natives.get(id).map(|(total, _)| total);
         show(walk, &[("proxy", id.as_str())], &timings.total, &[], exponential);
     }
-    walk.head(&metric::PROXY_UPSTREAM_DURATION);
+    walk.head(&names::PROXY_UPSTREAM_DURATION);
     for (id, timings) in timed.iter().filter(|(_, timings)| timings.first_byte.count() > 0) {
         let exponential = natives.get(id).map(|(_, first_byte)| first_byte).filter(|first| first.count() > 0);
         show(walk, &[("proxy", id.as_str())], &timings.first_byte, &[], exponential);
     }
-    walk.head(&metric::PROXY_UPSTREAM_RESPONSE_DURATION);
+    walk.head(&names::PROXY_UPSTREAM_RESPONSE_DURATION);
     for (id, timings) in timed.iter().filter(|(_, timings)| timings.last_byte.count() > 0) {
         show(walk, &[("proxy", id.as_str())], &timings.last_byte, &[], None);
     }
@@ -94,7 +94,7 @@ pub(super) fn proxies(walk: &mut Walk<'_>, telemetry: &Telemetry) {
 pub(super) fn dials(walk: &mut Walk<'_>, telemetry: &Telemetry) {
     let mut sums = BTreeMap::new();
     telemetry.workers.iter().for_each(|worker| worker.dials.add_to(&mut sums));
-    walk.head(&metric::UPSTREAM_CONNECTION);
+    walk.head(&names::UPSTREAM_CONNECTION);
     for (upstream, merged) in &sums {
         for (phase, merged) in PHASES.iter().zip(merged).filter(|(_, merged)| merged.count() > 0) {
             show(walk, &[("upstream", upstream.as_str()), ("phase", phase)], merged, &[], None);

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::credential_names::redact_text;
+use crate::metrics::Metric;
 use crate::metrics::text::TextPage;
 use crate::metrics::{HistogramSeries, Labels, MetricVisitor};
-use crate::record::Metric;
 
 /// Label values a metric may have; what goes beyond shares `_other`.
 pub const MAX_SERIES: usize = 1000;

@@ -1,9 +1,9 @@
 //! What the tiers below memory have in common: by what they find a response, and what is counted of them.
 
 use aws_lc_rs::digest::{Context, SHA256};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
-use gateway_core::record::Metric;
 
 const LOOKUPS: Metric = Metric::counter(
     "ferrum_response_cache_tier_lookups_total",

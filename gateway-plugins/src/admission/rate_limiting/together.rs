@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::record::Metric;
 use gateway_plugin_common::redis_link::{OnError, RedisConfig};
 use tokio::time::Instant;
 

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::sync::{PoisonError, RwLock};
 
 use gateway_core::http::exchange::Exchange;
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::record::Metric;
 use gateway_waf::{Report, Transaction};
 
 use super::settings::Mode;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use gateway_core::config::problem::Problems;
 use gateway_core::limit::{Busyness, Steps};
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
-use gateway_core::record::Metric;
 use gateway_plugin_common::coding::Coding;
 use schemars::JsonSchema;
 use serde::Deserialize;

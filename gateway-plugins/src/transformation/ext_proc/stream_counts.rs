@@ -1,8 +1,8 @@
 //! How many exchanges the processor let pass, answered or failed.
 
+use gateway_core::metrics::Metric;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::record::Metric;
 
 const STREAMS: Metric = Metric::counter(
     "ferrum_ext_proc_streams_total",
