@@ -64,7 +64,7 @@ fn one_target(c: &mut Criterion) {
     let targets = Targets::build(&upstream("round_robin", 1, false), None, now);
     c.bench_function("one target", |b| b.iter(|| exchange(&targets, &ask)));
     let targets = Targets::build(&upstream("round_robin", 1, true), None, now);
-    let breakers = Breakers::build(&breaker(), targets.list(), None, now);
+    let breakers = Breakers::build(&breaker(), targets.keys(), None, now);
     let ask = Ask { breakers: Some(&breakers), ..ask };
     c.bench_function("one target, watched, with breaker", |b| b.iter(|| exchange(&targets, &ask)));
 }

@@ -5,11 +5,11 @@
 //! After the configuration is published, [`Plugin::start`] begins its background tasks, once. When no configuration
 //! uses it any more, its tasks are asked to end and it is dropped.
 
+mod at_seat;
 pub mod chain;
 pub mod entry;
 pub mod family;
 pub mod hooks;
-pub mod known;
 pub mod needs;
 pub mod seat;
 pub mod step;

@@ -6,8 +6,8 @@ use crate::balance::Target;
 use crate::health::HealthChange;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Cause;
+use crate::proxy_state::ProxyState;
 use crate::reason::DecidingSetting;
-use crate::snapshot::ProxyState;
 use crate::stream::relay::Carried;
 use crate::stream::session::Session;
 

@@ -4,8 +4,6 @@ pub mod compile;
 pub mod discovery;
 #[cfg(test)]
 mod edit_tests;
-pub(crate) mod mark;
-mod state;
 pub mod streams;
 mod warning;
 
@@ -22,10 +20,10 @@ use crate::config::index::Index;
 use crate::config::model::{Id, Model, Proxy, Settings, Upstream};
 use crate::plugin::Chain;
 use crate::plugin::chain::Member;
-pub use crate::plugin::known::{CredentialPlaces, Plugins};
 use crate::plugin::unrouted::Unrouted;
+pub use crate::proxy_state::ProxyState;
+pub use crate::proxy_state::{CredentialPlaces, Plugins};
 use crate::route::RouteTable;
-pub use state::ProxyState;
 use streams::StreamTable;
 pub use warning::warnings;
 

@@ -31,17 +31,17 @@ use crate::http::dialect::grpc_status;
 use crate::http::downstream::{Delivery, Downstream};
 use crate::http::exchange::Fork;
 use crate::http::exchange::{Client, ClientTls, Exchange, Field};
-use crate::http::pipeline::Pipeline;
 use crate::http::reply::Cause;
+use crate::http::tunnel::Tunnel;
+use crate::http::upstream::{Call, Failure, TargetResponse, Upstream};
 use crate::limit::overload::Overload;
+use crate::pipeline::http::Pipeline;
 use crate::plugin::world::tasks::Tasks;
 use crate::plugin::{Entry, Registry, World};
 use crate::reason::DecidingSetting;
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::snapshot::Snapshot;
 use crate::snapshot::compile::Compiler;
-use crate::stream::relay::Tunnel;
-use crate::upstream::{Call, Failure, TargetResponse, Upstream};
 pub use streams::{Ended, Streaming};
 
 /// A gateway in front of a target that is a closure.

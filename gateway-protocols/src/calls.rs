@@ -16,10 +16,10 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::{Delivery, Downstream};
 use gateway_core::http::forwarding::Forwarding;
 use gateway_core::http::reply::Cause;
+use gateway_core::http::tunnel::Tunnel;
+use gateway_core::http::upstream::{self, Upstream};
 use gateway_core::plugin::world::calls::{Call, CallError, Caller, Calls, Client, Endpoint, Server};
 use gateway_core::pool::KeyCache;
-use gateway_core::stream::relay::Tunnel;
-use gateway_core::upstream::{self, Upstream};
 use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::time::Instant;
 

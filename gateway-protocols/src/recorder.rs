@@ -1,7 +1,7 @@
 //! Who counts connections.
 
 use gateway_core::config::model::Id;
-use gateway_core::upstream::Phases;
+use gateway_core::http::upstream::Phases;
 
 /// Counts what happens to connections before there is an exchange. Must not wait.
 pub trait ConnectionRecorder: Send + Sync {

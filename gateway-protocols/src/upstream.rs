@@ -27,8 +27,8 @@ use gateway_core::config::model::BackendHttp;
 use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
+use gateway_core::http::upstream::{Call, Failure, TargetResponse, Upstream};
 use gateway_core::pool::{Idle, Multiplex};
-use gateway_core::upstream::{Call, Failure, TargetResponse, Upstream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

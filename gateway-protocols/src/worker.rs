@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use atomic_refcell::AtomicRefCell;
 use futures_util::FutureExt;
-use gateway_core::http::pipeline::{Aside, Pipeline};
+use gateway_core::pipeline::http::{Aside, Pipeline};
 use gateway_core::record::Recorder;
 use gateway_core::snapshot::Snapshot;
 use http::HeaderValue;

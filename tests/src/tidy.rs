@@ -133,7 +133,7 @@ const SLOW_ON_PURPOSE: &[(&str, &str)] = &[
     ),
     ("ferrum-edge/tests/all/cli/memory.rs", "its client pauses: whoever reads ahead of it shows then"),
     (
-        "gateway-core/src/http/pipeline/tests/fakes.rs",
+        "gateway-core/src/pipeline/http/tests/fakes.rs",
         "answers are late by a paused clock, which decides about hedges",
     ),
     (
@@ -301,7 +301,7 @@ fn configuration_and_core_use_no_sockets_files_or_clock() {
 
 #[test]
 fn the_pipeline_knows_no_protocol() {
-    let text = read("gateway-core/src/http/pipeline.rs").to_ascii_lowercase();
+    let text = read("gateway-core/src/pipeline/http.rs").to_ascii_lowercase();
     let production = without_tests(&text);
     for word in ["h1", "h2", "h3", "http1", "http2", "http/1", "http/2", "http/3", "grpc", "websocket"] {
         for (number, line) in code(&production) {

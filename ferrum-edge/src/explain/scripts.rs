@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use gateway_core::cgi;
 use gateway_core::config::model::HttpRules;
-use gateway_core::http::cgi;
-use gateway_core::http::cgi::request::Script;
+use gateway_core::http::cgi_request::Script;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::template::Facts;
 use gateway_core::route::forward_path;
 use gateway_core::snapshot::Route;
+use gateway_core::template::Facts;
 use serde_json::{Value, json};
 
 use super::refusal;

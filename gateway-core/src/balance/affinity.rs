@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::target::Target;
 use crate::config::model::{self, CookieAttributes, SameSite, Upstream};
-use crate::http::fields;
+use crate::request_values;
 
 /// The cookie of an upstream.
 #[derive(Debug)]
@@ -50,14 +50,14 @@ impl Affinity {
     /// The target that the client's cookie names, if there is still one of this name.
     pub fn target(&self, headers: &HeaderMap) -> Option<usize> {
         let names = self.names.as_ref()?;
-        let value = fields::cookie(headers, &self.name)?;
+        let value = request_values::cookie(headers, &self.name)?;
         names.by.get(std::str::from_utf8(value).ok()?).copied()
     }
 
     /// What is to be hashed of a client that has no cookie yet; `None` when it has one, or none is hashed.
     pub fn new_key(&self, headers: &HeaderMap) -> Option<String> {
         let is_wanted =
-            self.names.is_none() && fields::cookie(headers, &self.name).is_none_or(<[u8]>::is_empty);
+            self.names.is_none() && request_values::cookie(headers, &self.name).is_none_or(<[u8]>::is_empty);
         is_wanted.then(|| format!("{:032x}", fastrand::u128(..)))
     }
 

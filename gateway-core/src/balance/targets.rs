@@ -105,6 +105,11 @@ impl Targets {
         &self.list
     }
 
+    /// Their keys, in the same order.
+    pub fn keys(&self) -> impl Iterator<Item = u64> {
+        self.list.iter().map(|target| target.key())
+    }
+
     /// What [`Ask::hash_key`] is to hold; `None` when nothing is hashed.
     pub fn hash_on(&self) -> Option<&HashOn> {
         self.hash_on.as_deref()

@@ -196,7 +196,7 @@ fn open_breakers_are_obeyed_and_all_open_picks_nothing() {
     let now = Instant::now();
     for algorithm in ALL {
         let targets = Targets::build(&upstream(algorithm, &[1, 1]), None, now);
-        let breakers = Breakers::build(&breaker(1), targets.list(), None, now);
+        let breakers = Breakers::build(&breaker(1), targets.keys(), None, now);
         let ask = Ask { breakers: Some(&breakers), ..ask(now) };
         let first = targets.pick(&ask).unwrap();
         let broken = first.index;
@@ -215,7 +215,7 @@ fn a_half_open_target_gets_its_probes_and_no_more() {
     for algorithm in ALL {
         for count in [1, 2] {
             let targets = Targets::build(&upstream(algorithm, &vec![1; count]), None, now);
-            let breakers = Breakers::build(&breaker(1), targets.list(), None, now);
+            let breakers = Breakers::build(&breaker(1), targets.keys(), None, now);
             let trip = Ask { breakers: Some(&breakers), ..ask(now) };
             (0..count).for_each(|_| drop(targets.pick(&trip).unwrap().report(AttemptOutcome::Broken, now)));
             let later = Ask { now: now + Duration::from_secs(31), ..trip };
@@ -285,7 +285,7 @@ fn threads_leave_no_count_and_no_slot_behind() {
     let targets = probed(Algorithm::LeastConnections, &[1, 3, 5], now);
     let breakers = Breakers::build(
         &CircuitBreaker { open_for: Duration::ZERO, ..breaker(2) },
-        targets.list(),
+        targets.keys(),
         None,
         now,
     );

@@ -18,7 +18,6 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::statuses::Statuses;
-use crate::balance::Target;
 use crate::config::model::CircuitBreaker;
 use crate::limit::epoch::Epoch;
 
@@ -87,18 +86,18 @@ pub enum Verdict {
 }
 
 impl Breakers {
-    /// Breakers for these targets, in their order; targets that had one in `previous` keep its state.
+    /// Breakers for the targets of these keys, in their order; targets that had one in `previous` keep its state.
     pub fn build(
         rules: &CircuitBreaker,
-        targets: &[Arc<Target>],
+        targets: impl IntoIterator<Item = u64>,
         previous: Option<&Self>,
         now: Instant,
     ) -> Self {
         let mut known: foldhash::HashMap<u64, Arc<AtomicU64>> =
             previous.map(|old| old.list.iter().cloned().collect()).unwrap_or_default();
-        let list = targets.iter().map(|target| {
-            let state = known.remove(&target.key());
-            (target.key(), state.unwrap_or_else(|| Arc::new(AtomicU64::new(Word::CLOSED.pack()))))
+        let list = targets.into_iter().map(|key| {
+            let state = known.remove(&key);
+            (key, state.unwrap_or_else(|| Arc::new(AtomicU64::new(Word::CLOSED.pack()))))
         });
         Self {
             rules: Rules {

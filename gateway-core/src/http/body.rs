@@ -3,7 +3,6 @@
 mod collect;
 mod file;
 mod grpc;
-mod metered;
 mod transform;
 
 use std::fmt;
@@ -228,17 +227,17 @@ impl Body {
     }
 
     /// Lets at most `limit` bytes pass; zero is no limit.
-    pub(super) fn limit(&mut self, limit: u64) {
+    pub(crate) fn limit(&mut self, limit: u64) {
         self.allowed = if limit == 0 { u64::MAX } else { limit };
     }
 
     /// Lets only those trailers pass that a client may send ([`strip_trailers`]). Plugins may add any behind it.
-    pub(super) fn pass_trailers_by(&mut self, rules: TrailerRules) {
+    pub(crate) fn pass_trailers_by(&mut self, rules: TrailerRules) {
         self.trailers = Some(rules);
     }
 
     /// Whether trailers may come behind it.
-    pub(super) fn may_have_trailers(&self) -> bool {
+    pub(crate) fn may_have_trailers(&self) -> bool {
         matches!(self.kind, BodyKind::Stream(_) | BodyKind::Trailed(_))
     }
 

@@ -110,7 +110,7 @@ fn http_status_of(grpc: u16) -> StatusCode {
 impl Dialect {
     /// The status by which an answer counts for retries, health checks and circuit breakers. A gRPC call that the target ends
     /// without a message has its status in the head, and counts by the HTTP status that stands for it.
-    pub(super) fn outcome(self, status: StatusCode, headers: &HeaderMap) -> StatusCode {
+    pub(crate) fn outcome(self, status: StatusCode, headers: &HeaderMap) -> StatusCode {
         let grpc = if self == Self::Grpc { grpc_status(headers) } else { None };
         match grpc {
             Some(grpc) if status == StatusCode::OK => http_status_of(grpc),
@@ -119,7 +119,7 @@ impl Dialect {
     }
 
     /// Whether targets have to be told that trailers are taken: gRPC's take its absence for a proxy that drops them.
-    pub(super) fn needs_trailers(self) -> bool {
+    pub(crate) fn needs_trailers(self) -> bool {
         self == Self::Grpc
     }
 

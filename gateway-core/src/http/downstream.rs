@@ -6,7 +6,7 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::body::Body;
 use crate::http::reply::Cause;
-use crate::stream::relay::Tunnel;
+use crate::http::tunnel::Tunnel;
 
 /// Takes an exchange's answer to the client. Implemented by the adapters for HTTP/1.1, HTTP/2 and HTTP/3; the
 /// pipeline calls [`Downstream::interim`] any number of times and [`Downstream::respond`] once.

@@ -14,11 +14,11 @@ use super::exchange::Exchange;
 /// `Early-Data` (RFC 8470 §5.1).
 pub const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 /// The only value it has.
-pub(super) const MARK: HeaderValue = HeaderValue::from_static("1");
+pub(crate) const MARK: HeaderValue = HeaderValue::from_static("1");
 
 /// Decides about a request whose client's handshake was not over when it was looked at: carried out early where that is
 /// safe and `welcome`, else after the handshake.
-pub(super) async fn attend(exchange: &mut Exchange, welcome: bool) {
+pub(crate) async fn attend(exchange: &mut Exchange, welcome: bool) {
     let Some(handshake) = exchange.client.handshake.clone() else { return };
     if welcome && is_safe(exchange) {
         exchange.early = !handshake.is_over();

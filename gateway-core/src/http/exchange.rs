@@ -8,10 +8,9 @@ mod fork;
 mod hop;
 mod id;
 mod marks;
-mod sent;
+mod plugin_state;
 mod told;
 
-use std::any::Any;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +18,6 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, Version};
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::body::Body;
@@ -28,16 +26,16 @@ use super::forwarding::Forwarding;
 use super::reply::{Origin, Reply};
 use crate::balance::Subset;
 use crate::config::consumer::Identity;
+use crate::http::upstream::{Phases, TargetResponse};
 use crate::limit::hedging::Hedged;
-use crate::plugin::{Seat, SeatNumber};
 use crate::route::Captures;
 use crate::trace::{MAX_WAITS, TraceContext, Waited};
-use crate::upstream::{Phases, TargetResponse};
 pub use client::{Client, ClientTls, canonical};
 pub use field::{Field, MAX_FIELD_BYTES, MAX_FIELDS};
 pub use fork::Fork;
 pub use id::uuid;
 pub use marks::{LateReason, LateStatus};
+pub use plugin_state::{PluginState, SeatNumber};
 
 /// One request with its response.
 #[derive(Debug)]
@@ -79,7 +77,7 @@ pub struct Exchange {
     id_seed: u64,
     is_id_in_use: AtomicBool,
     /// Whether the client used TLS, also in front of a trusted proxy.
-    pub(super) is_https: bool,
+    pub(crate) is_https: bool,
     /// How much of the path the route took.
     pub(crate) path_bytes: usize,
     /// `Host` as the client sent it.
@@ -188,20 +186,20 @@ impl Exchange {
     }
 
     /// Puts a normalised target in the place of the one that was sent.
-    pub(super) fn normalised(&mut self, uri: Uri) {
+    pub(crate) fn normalised(&mut self, uri: Uri) {
         let before = std::mem::replace(&mut self.request.uri, uri);
         // What the client sent, however often the path changes.
         self.rare().sent.get_or_insert(before);
     }
 
     /// Whether the plugin at this place runs for this exchange, where that has been decided.
-    pub(super) fn decision(&self, place: u16) -> Option<bool> {
+    pub(crate) fn decision(&self, place: u16) -> Option<bool> {
         let decided = &self.rare.as_ref()?.decided;
         decided.iter().find(|(of, _)| *of == place).map(|(_, runs)| *runs)
     }
 
     /// Notes whether the plugin at this place runs for this exchange.
-    pub(super) fn note_decision(&mut self, place: u16, runs: bool) {
+    pub(crate) fn note_decision(&mut self, place: u16, runs: bool) {
         self.rare().decided.push((place, runs));
     }
 
@@ -246,10 +244,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// A copy of this request, to go on from the plugin in this seat without the client; `None` when its body can't be
-    /// sent twice. Its response comes back to the plugin's response hook and goes no further.
-    pub fn fork(&self, seat: Seat<'_>) -> Option<Box<Fork>> {
-        let plugin = seat.state().plugins.at(seat.place())?.clone();
+    /// A copy of this request for plugins, without the client; `None` when its body can't be sent twice.
+    pub(crate) fn copied(&self) -> Option<Box<Self>> {
         let rare = self.rare.as_ref().map(|rare| {
             Box::new(Rare {
                 sent: rare.sent.clone(),
@@ -264,7 +260,7 @@ impl Exchange {
                 ..Rare::default()
             })
         });
-        let exchange = Self {
+        Some(Box::new(Self {
             request: self.request.clone(),
             body: self.body.replay()?,
             client: self.client.clone(),
@@ -288,9 +284,7 @@ impl Exchange {
             path_bytes: self.path_bytes,
             host: self.host.clone(),
             rare,
-        };
-        let (proxy, place) = (seat.state().proxy.clone(), seat.place());
-        Some(Box::new(Fork { exchange: Box::new(exchange), proxy, plugin, place }))
+        }))
     }
 
     /// Sends a copy on by itself; one for each exchange, the last. Dropped where the gateway is at its limits.
@@ -299,7 +293,7 @@ impl Exchange {
     }
 
     /// What was detached.
-    pub(super) fn take_detached(&mut self) -> Option<Box<Fork>> {
+    pub(crate) fn take_detached(&mut self) -> Option<Box<Fork>> {
         self.rare.as_mut()?.detached.take()
     }
 
@@ -435,7 +429,7 @@ impl Exchange {
 
     /// Whether the client takes success for the switch that it asked for: so over HTTP/2 and HTTP/3 (RFC 8441 §5), where no 101
     /// is sent.
-    pub(super) fn is_switched_by_success(&self) -> bool {
+    pub(crate) fn is_switched_by_success(&self) -> bool {
         self.upgrade.is_some() && self.version() >= Version::HTTP_2
     }
 
@@ -453,45 +447,5 @@ impl Exchange {
             Some(authority) => Some(authority.as_str()),
             None => self.request.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()),
         }
-    }
-}
-
-/// Values that plugins keep, each in its own seat: two configs of one plugin don't see each other's.
-#[derive(Default)]
-pub struct PluginState(SmallVec<[(u16, Box<dyn Any + Send + Sync>); 2]>);
-
-impl PluginState {
-    /// Whether no plugin keeps anything.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Keeps `value` for this seat, replacing an earlier one.
-    pub fn put<T: Any + Send + Sync>(&mut self, seat: impl Into<SeatNumber>, value: T) {
-        let boxed: Box<dyn Any + Send + Sync> = Box::new(value);
-        let SeatNumber(own) = seat.into();
-        match self.0.iter_mut().find(|(place, _)| *place == own) {
-            Some(slot) => slot.1 = boxed,
-            None => self.0.push((own, boxed)),
-        }
-    }
-
-    /// The value this seat keeps, if it keeps one of this type.
-    pub fn of<T: Any + Send + Sync>(&self, seat: impl Into<SeatNumber>) -> Option<&T> {
-        let SeatNumber(own) = seat.into();
-        self.0.iter().find(|(place, _)| *place == own).and_then(|(_, value)| value.downcast_ref())
-    }
-
-    /// The value this seat keeps, to be changed.
-    pub fn of_mut<T: Any + Send + Sync>(&mut self, seat: impl Into<SeatNumber>) -> Option<&mut T> {
-        let SeatNumber(own) = seat.into();
-        let slot = self.0.iter_mut().find(|(place, _)| *place == own);
-        slot.and_then(|(_, value)| value.downcast_mut())
-    }
-}
-
-impl std::fmt::Debug for PluginState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "State({} values)", self.0.len())
     }
 }

@@ -15,7 +15,7 @@ const STATUS: [&str; 3] = ["grpc-status", "grpc-message", "grpc-status-details-b
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The frame with the status of these fields, as clients of this kind read it.
-pub(super) fn status_frame(kind: GrpcWeb, fields: &HeaderMap) -> Bytes {
+pub(crate) fn status_frame(kind: GrpcWeb, fields: &HeaderMap) -> Bytes {
     let mut text = BytesMut::new();
     for name in STATUS {
         if let Some(value) = fields.get(name) {
@@ -51,7 +51,7 @@ fn base64(bytes: &[u8]) -> Bytes {
 
 /// How far into a frame a body has come. A status may only follow a whole one.
 #[derive(Debug)]
-pub(super) struct FramePosition {
+pub(crate) struct FramePosition {
     kind: GrpcWeb,
     /// Digits of Base64 that make no whole group yet.
     digits: u32,
@@ -64,17 +64,17 @@ pub(super) struct FramePosition {
 }
 
 impl FramePosition {
-    pub(super) fn new(kind: GrpcWeb) -> Self {
+    pub(crate) fn new(kind: GrpcWeb) -> Self {
         Self { kind, digits: 0, count: 0, prefix: [0; PREFIX], filled: 0, left: 0 }
     }
 
     /// Whether nothing of a frame has come, or all of it.
-    pub(super) fn is_between_frames(&self) -> bool {
+    pub(crate) fn is_between_frames(&self) -> bool {
         self.count == 0 && self.filled == 0 && self.left == 0
     }
 
     /// Follows what passes.
-    pub(super) fn pass(&mut self, data: &[u8]) {
+    pub(crate) fn pass(&mut self, data: &[u8]) {
         match self.kind {
             GrpcWeb::Binary => self.octets(data),
             GrpcWeb::Text => data.iter().for_each(|digit| self.digit(*digit)),

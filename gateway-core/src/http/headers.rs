@@ -7,16 +7,12 @@ use http::header::{ALT_SVC, CONNECTION, FORWARDED, HeaderName, TE};
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use super::early::{EARLY_DATA, MARK};
+use super::early::EARLY_DATA;
 use super::exchange::{Exchange, canonical};
-use super::forwarding::{
-    self, Forwarding, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PORT, X_FORWARDED_PROTO,
-};
+use super::forwarding::X_FORWARDED_FOR;
 use super::names::{has_underscore, is_claim, is_hop_by_hop, may_be_claim};
 use super::reply::{Cause, Reply};
-use super::template::{Facts, Render};
-use crate::config::model::{ForwardedRules, HttpRules, RealIpHeader, Settings, Traffic, Underscores};
-use crate::snapshot::Route;
+use crate::config::model::{RealIpHeader, Settings, Underscores};
 
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
 const MAX_HOPS: usize = 32;
@@ -222,47 +218,6 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
         return Some(canonical(address.ip()));
     }
     text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(canonical)
-}
-
-/// Adds what the target should know: the caller, the way here.
-///
-/// # Errors
-/// The request has been here before.
-pub fn forward(exchange: &mut Exchange, settings: &Settings, route: &Route) -> Result<(), Box<Reply>> {
-    for owned in route.chain.owned_headers() {
-        owned.remove_unless_set(exchange);
-    }
-    if exchange.early && exchange.client.is_early() {
-        exchange.request.headers.insert(EARLY_DATA, MARK);
-    }
-    if let Traffic::Http(HttpRules { forwarded: Some(rules), .. }) = &route.proxy.traffic {
-        tell_way(exchange, rules, route)?;
-    }
-    exchange.forwarding = Forwarding::of(exchange, settings, route.mark(settings.via.as_ref()))?;
-    Ok(())
-}
-
-/// Makes what the proxy has targets told of the way; what a plugin has them told goes before it.
-#[cold]
-fn tell_way(exchange: &mut Exchange, rules: &ForwardedRules, route: &Route) -> Result<(), Box<Reply>> {
-    forwarding::remove_claims(exchange);
-    let mut buffer = Vec::new();
-    for (name, template) in [
-        (X_FORWARDED_PROTO, &rules.proto),
-        (X_FORWARDED_HOST, &rules.host),
-        (X_FORWARDED_FOR, &rules.addresses),
-        (X_FORWARDED_PORT, &rules.port),
-    ] {
-        let is_told = exchange.told_way().iter().any(|(known, _)| *known == name);
-        let Some(template) = template.as_ref().filter(|_| !is_told) else { continue };
-        let facts = Facts { proxy: Some(route.proxy.id.as_str()), ..Facts::of(exchange) };
-        let value = template.header(&facts, &mut buffer).map_err(|_| {
-            let reply = Reply::new(Cause::BadRequest).detail("the request has a value that can't be used");
-            Box::new(reply.reason("value_not_usable"))
-        })?;
-        exchange.tell_way(name, Some(value).filter(|value| !value.is_empty()));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

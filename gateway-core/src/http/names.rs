@@ -94,12 +94,12 @@ pub(super) fn is_hop_by_hop(name: &str) -> bool {
 
 /// What trailers of a client's request have to keep to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TrailerRules {
-    pub(super) underscores: Underscores,
+pub(crate) struct TrailerRules {
+    pub(crate) underscores: Underscores,
     /// Fields, as many as the head may have. Small numbers, for bodies are moved about.
-    pub(super) max_fields: u16,
+    pub(crate) max_fields: u16,
     /// Bytes of their names and values together.
-    pub(super) max_bytes: u32,
+    pub(crate) max_bytes: u32,
 }
 
 /// Removes from a client's trailers what must not come behind a request (RFC 9110 §6.5.1): what its head may not say, and what

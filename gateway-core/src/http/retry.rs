@@ -7,9 +7,9 @@ use http::{Method, StatusCode};
 use super::body::Body;
 use super::dialect::Dialect;
 use crate::config::model::Retry;
+use crate::http::upstream::Failure;
 use crate::limit::backoff;
 use crate::limit::budget::RetryBudget;
-use crate::upstream::Failure;
 
 /// The attempts of one exchange.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ impl Exchange {
     }
 
     /// Notes the scheme; before any plugin runs, as the fields that tell it are taken out of the request on its way to the target.
-    pub(super) fn note_scheme(&mut self) {
+    pub(crate) fn note_scheme(&mut self) {
         let told = match self.client.trusted {
             true => forwarded_https(&self.request.headers),
             false => None,

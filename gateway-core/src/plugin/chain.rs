@@ -27,7 +27,7 @@ use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::limit::Meters;
-use crate::plugin::known::Plugins;
+use crate::proxy_state::Plugins;
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Direction, Message, MessageKind, Session};

@@ -15,7 +15,7 @@ use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Reply;
 use crate::limit::Meters;
-use crate::plugin::known::CredentialPlaces;
+use crate::proxy_state::CredentialPlaces;
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Message, Session};

@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use crate::balance::Target;
 use crate::config::consumer::Consumers;
 use crate::config::model::Proxy;
+pub use crate::http::exchange::SeatNumber;
 use crate::http::reply::Cause;
-use crate::snapshot::ProxyState;
+use crate::proxy_state::ProxyState;
 
 /// Where a plugin runs right now: the proxy, who may be recognised, and the plugin's place in the chain, under which its
 /// state is kept.
@@ -26,10 +27,6 @@ pub(crate) struct Around<'a> {
     pub(crate) consumers: &'a Consumers,
     pub(crate) target: Option<&'a Target>,
 }
-
-/// A plugin's place in a chain, beginning at 1, under which its state is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeatNumber(pub(crate) u16);
 
 impl From<Seat<'_>> for SeatNumber {
     fn from(seat: Seat<'_>) -> Self {

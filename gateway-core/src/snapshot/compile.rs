@@ -245,7 +245,7 @@ impl Compiler {
             .collect();
         let breakers = proxy.circuit_breaker.as_ref().map(|rules| {
             let before = before.and_then(|route| route.breakers.as_deref());
-            Box::new(Breakers::build(rules, targets.list(), before, now))
+            Box::new(Breakers::build(rules, targets.keys(), before, now))
         });
         let budget = match (&*proxy.retry, before.map(|route| (&*route.proxy.retry, &route.budget))) {
             (rules, _) if rules.max_retries == 0 => self.no_budget.clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::relay::Duplex;
+use crate::http::tunnel::Duplex;
 
 /// One end of a byte stream, for as long as somebody holds it.
 pub type Stream<'s> = Box<dyn Duplex + 's>;

@@ -49,7 +49,7 @@ impl LiveBytes {
     }
 
     /// The same of the session's final account.
-    pub(super) fn uncounted_of(&self, carried: Carried) -> Carried {
+    pub(crate) fn uncounted_of(&self, carried: Carried) -> Carried {
         Carried { up: self.up.count(carried.up), down: self.down.count(carried.down) }
     }
 }

@@ -8,11 +8,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::cut::Cut;
 use super::pacer::Pacer;
-use super::relay::Duplex;
+use crate::http::tunnel::Duplex;
 
 /// What becomes of a reader whose quota has nothing left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AtEnd {
+pub(crate) enum AtEnd {
     /// It fails: the relay ends.
     Fail,
     /// It reads nothing more: whoever looks at the cut ends the session in its own way.
@@ -29,7 +29,7 @@ pub struct Metered<'s, S> {
 }
 
 impl<'s, S> Metered<'s, S> {
-    pub(super) fn new(inner: S, pacer: Pacer, cut: &'s Cut, at_end: AtEnd) -> Self {
+    pub(crate) fn new(inner: S, pacer: Pacer, cut: &'s Cut, at_end: AtEnd) -> Self {
         Self { inner, pacer, cut, at_end }
     }
 

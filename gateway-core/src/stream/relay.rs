@@ -2,24 +2,15 @@
 
 mod clock;
 mod direction;
-pub(super) mod scratch;
+pub(crate) mod scratch;
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
-
-pub(super) use clock::Clock;
-pub(super) use direction::{Direction, Watch};
-
-/// Anything bytes flow through in both directions.
-pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
-
-/// One end of an exchange that switched protocols.
-pub type Tunnel = Box<dyn Duplex>;
+use crate::http::tunnel::{Duplex, Tunnel};
+pub(crate) use clock::Clock;
+pub(crate) use direction::{Direction, Watch};
 
 /// Both ends of an exchange that switched protocols.
 pub struct Switched<'e> {
@@ -170,7 +161,7 @@ pub async fn relay_by<C: Duplex, T: Duplex>(
 }
 
 /// How a relay ended, if it did.
-pub(super) fn outcome(
+pub(crate) fn outcome(
     up: Poll<Result<(), RelayEnd>>,
     down: Poll<Result<(), RelayEnd>>,
 ) -> Option<RelayOutcome> {

@@ -88,7 +88,7 @@ impl Session {
     }
 
     /// Whether nothing is known of it but its ends and who it is, and nobody else has its client.
-    pub(super) fn has_only_ends(&mut self) -> bool {
+    pub(crate) fn has_only_ends(&mut self) -> bool {
         let Self { client, told, trace, state, head, fields, decided, .. } = self;
         told.is_none()
             && trace.is_none()
@@ -99,7 +99,7 @@ impl Session {
             && Arc::get_mut(client).is_some_and(|client| client.tls.is_none() && client.handshake.is_none())
     }
 
-    pub(super) fn ends(&self) -> Ends {
+    pub(crate) fn ends(&self) -> Ends {
         Ends {
             peer: self.client.peer,
             local: self.client.local,
@@ -113,7 +113,7 @@ impl Session {
     }
 
     /// The session that it was; see [`Self::has_only_ends`].
-    pub(super) fn of_ends(ends: &Ends) -> Self {
+    pub(crate) fn of_ends(ends: &Ends) -> Self {
         let mut session = Self::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
         session.client_address = ends.client_address;
         session.server_name.clone_from(&ends.server_name);
@@ -171,14 +171,14 @@ impl Session {
 }
 
 /// What is left of a session of which nothing is known but its ends and who it is.
-pub(super) struct Ends {
+pub(crate) struct Ends {
     peer: SocketAddr,
-    pub(super) local: SocketAddr,
+    pub(crate) local: SocketAddr,
     trusted: bool,
-    pub(super) client_address: IpAddr,
+    pub(crate) client_address: IpAddr,
     server_name: Option<Arc<str>>,
-    pub(super) identity: Option<Arc<Identity>>,
-    pub(super) started: Instant,
+    pub(crate) identity: Option<Arc<Identity>>,
+    pub(crate) started: Instant,
     unproven: bool,
 }
 

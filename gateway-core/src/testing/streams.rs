@@ -9,11 +9,11 @@ use tokio::io::{DuplexStream, duplex};
 use super::{Trial, locked};
 use crate::balance::Target;
 use crate::http::reply::Cause;
+use crate::pipeline::between::Monitor;
+use crate::pipeline::flow::Flow;
+use crate::pipeline::stream::{self, Carrier, Opener};
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::snapshot::Route;
-use crate::stream::between::Monitor;
-use crate::stream::flow::Flow;
-use crate::stream::pipeline::{self, Carrier, Opener};
 use crate::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay};
 use crate::stream::session::Session;
 
@@ -55,8 +55,8 @@ impl Trial {
         let carrier = Pipes(Mutex::new(Some(outbound)));
         let serving = Box::pin(async move {
             let serving =
-                pipeline::Serving { route: &route, consumers: &consumers, protocol: "tcp", current: None };
-            pipeline::serve(&carrier, &record, serving, session, &mut inbound).await;
+                stream::Serving { route: &route, consumers: &consumers, protocol: "tcp", current: None };
+            stream::serve(&carrier, &record, serving, session, &mut inbound).await;
         });
         Streaming { client, target, serving, record: ended }
     }

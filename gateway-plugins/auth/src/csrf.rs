@@ -18,13 +18,13 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Family, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
 };
+use gateway_core::request_values;
 use gateway_core::template::{MAX_RENDERED, TextContext};
 use http::header::{CONTENT_TYPE, SET_COOKIE};
 use http::{HeaderValue, Response};
@@ -167,7 +167,8 @@ fn check(
     sent: Option<&[u8]>,
     bound: &[u8],
 ) -> Result<(), CsrfRefusal> {
-    let cookie = fields::cookie(&exchange.request.headers, cookie).filter(|cookie| !cookie.is_empty());
+    let cookie =
+        request_values::cookie(&exchange.request.headers, cookie).filter(|cookie| !cookie.is_empty());
     let (Some(cookie), Some(sent)) = (cookie, sent.filter(|sent| !sent.is_empty())) else {
         return Err(CsrfRefusal::Missing);
     };
@@ -191,7 +192,7 @@ impl Csrf {
     /// Has the response set a new token where the client has none that is good for a while.
     fn renew(&self, tokens: &Tokens, exchange: &mut Exchange, seat: Seat<'_>) {
         let bound = self.bound(exchange, seat);
-        let cookie = fields::cookie(&exchange.request.headers, &self.settings.cookie);
+        let cookie = request_values::cookie(&exchange.request.headers, &self.settings.cookie);
         if cookie.and_then(|cookie| tokens.age(cookie, &bound, now())) == Some(Age::Fresh) {
             return;
         }
@@ -207,7 +208,7 @@ impl Csrf {
             Ok((bytes, trailers)) => {
                 let field = self.settings.form_field.as_deref().unwrap_or_default();
                 let form = std::str::from_utf8(&bytes).ok();
-                let sent = fields::query(form, field);
+                let sent = request_values::query(form, field);
                 let found = check(tokens, &self.settings.cookie, exchange, sent.as_deref(), &bound);
                 drop(sent);
                 exchange.body = match trailers {

@@ -8,8 +8,8 @@ use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields;
 use gateway_core::plugin::{Foreseen, Foresight, Hooks};
+use gateway_core::request_values;
 use gateway_core::stream::session::Session;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use http::{HeaderMap, HeaderName};
@@ -285,10 +285,12 @@ impl KeyBy {
                 text(call.map(|exchange| exchange.path().as_bytes()), hasher)
             }
             KeyPart::Header(name) => {
-                let value = headers.and_then(|headers| fields::header(headers, name));
+                let value = headers.and_then(|headers| request_values::header(headers, name));
                 text(value.as_deref(), hasher)
             }
-            KeyPart::Cookie(name) => text(headers.and_then(|headers| fields::cookie(headers, name)), hasher),
+            KeyPart::Cookie(name) => {
+                text(headers.and_then(|headers| request_values::cookie(headers, name)), hasher)
+            }
             KeyPart::Template(template) => {
                 let facts =
                     Facts { proxy: Some(caller.proxy.id), ..Facts::of(caller.exchange.ok_or(Lacking)?) };

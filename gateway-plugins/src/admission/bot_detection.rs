@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Family, Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::request_values;
 use http::StatusCode;
 use http::header::USER_AGENT;
 use regex::bytes::{RegexSet, RegexSetBuilder};
@@ -191,7 +191,7 @@ impl BotDetection {
 
     /// The list that keeps this request out.
     fn denies(&self, exchange: &Exchange) -> Option<(&'static str, &Counter)> {
-        let agent = fields::header(&exchange.request.headers, &USER_AGENT);
+        let agent = request_values::header(&exchange.request.headers, &USER_AGENT);
         let Some(agent) = agent.as_deref().map(<[u8]>::trim_ascii).filter(|agent| !agent.is_empty()) else {
             return self.missing.as_ref().map(|counter| ("missing", counter));
         };

@@ -14,10 +14,10 @@ use gateway_core::balance::{Fallback, Subset};
 use gateway_core::condition::{Condition, Use, compile, written};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields;
 use gateway_core::metrics::Metric;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Family, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::request_values;
 use gateway_core::template::{MAX_RENDERED, Moment, Template, TextContext};
 use gateway_plugin_common::facts;
 use gateway_plugin_common::parse;
@@ -232,10 +232,10 @@ impl By {
         let headers = &exchange.request.headers;
         let (found, wanted) = match self {
             Self::Header(name, wanted) => {
-                (fields::header(headers, name).map(|value| value.to_vec()), wanted.as_ref())
+                (request_values::header(headers, name).map(|value| value.to_vec()), wanted.as_ref())
             }
             Self::Cookie(name, wanted) => {
-                (fields::cookie(headers, name).map(<[u8]>::to_vec), wanted.as_ref())
+                (request_values::cookie(headers, name).map(<[u8]>::to_vec), wanted.as_ref())
             }
             Self::Condition(when) => return when.holds(exchange),
         };

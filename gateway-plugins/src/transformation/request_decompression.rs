@@ -9,9 +9,9 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Family, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::request_values;
 use gateway_plugin_common::coding::Decoder;
 use gateway_plugin_common::headers;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
@@ -62,7 +62,7 @@ impl OnRequest for RequestDecompression {
         if exchange.body.is_empty() {
             return Step::Next;
         }
-        let Some(value) = fields::header(&exchange.request.headers, &CONTENT_ENCODING) else {
+        let Some(value) = request_values::header(&exchange.request.headers, &CONTENT_ENCODING) else {
             return Step::Next;
         };
         let name = String::from_utf8_lossy(&value).trim().to_owned();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::forwarding::{is_settable, remove_claims};
+use gateway_core::http::forwarding::is_settable;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Family, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::template::Moment;
@@ -88,7 +88,7 @@ impl RequestTransformer {
             self.rules.header_names().filter(|name| is_settable(name)).cloned().collect();
         if !told.is_empty() {
             // A rule may add to what is there, or say it again, which must not be what anybody claims.
-            remove_claims(exchange);
+            exchange.remove_claims();
         }
         let facts = facts::of(exchange, seat);
         let headers = self.rules.header_values(&facts)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gateway_core::config::model::Settings;
 use gateway_core::http::exchange::Client;
-use gateway_core::stream::pipeline;
+use gateway_core::pipeline::stream;
 use gateway_core::stream::session::Session;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -40,7 +40,7 @@ pub(super) fn refused(worker: &Worker, ends: Addresses, reason: &'static str, ac
     let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None));
     let mut session = Session::new(client);
     session.started = accepted;
-    pipeline::refuse(worker.recorder().as_ref(), "http", session, reason);
+    stream::refuse(worker.recorder().as_ref(), "http", session, reason);
 }
 
 /// Records a failed TLS handshake. A client that only connects and leaves, as health checks do, is no failure.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use gateway_core::config::model::Settings as Global;
 use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::http::handshake::Handshake;
-use gateway_core::stream::pipeline;
+use gateway_core::pipeline::stream;
 use gateway_core::stream::session::Session;
 use quinn::ConnectionError;
 use thiserror::Error;
@@ -215,7 +215,7 @@ fn refused(worker: &Worker, quic: &quinn::Connection, ends: &Addresses, error: &
     tracing::debug!(peer = %ends.peer, %error, "QUIC handshake failed");
     quic.close(Code::NO_ERROR.into(), b"");
     let session = Session::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
-    pipeline::refuse(worker.recorder().as_ref(), "http", session, "tls_certificate_error");
+    stream::refuse(worker.recorder().as_ref(), "http", session, "tls_certificate_error");
 }
 
 /// Whose connection it is. The address of ours is not known on every system.
@@ -230,7 +230,7 @@ fn failed(worker: &Worker, ends: &Addresses, error: &ConnectionError) {
     let Some(reason) = quic::handshake_failure(error) else { return };
     let mut session = Session::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
     session.unproven = true;
-    pipeline::refuse(worker.recorder().as_ref(), "http", session, reason);
+    stream::refuse(worker.recorder().as_ref(), "http", session, reason);
 }
 
 /// A handshake that requests need not wait for.

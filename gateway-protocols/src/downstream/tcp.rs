@@ -5,11 +5,11 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use gateway_core::http::exchange::{Client, uuid};
+use gateway_core::pipeline::revocation::Current;
+use gateway_core::pipeline::stream;
 use gateway_core::snapshot::streams::{Transport, rules};
 use gateway_core::snapshot::{Route, Snapshot};
-use gateway_core::stream::pipeline;
 use gateway_core::stream::proxy_protocol::ReceivedExtensions;
-use gateway_core::stream::revocation::Current;
 use gateway_core::stream::session::Session;
 use gateway_core::stream::sniff::{self, Hello};
 use rustls::ServerConfig;
@@ -65,7 +65,7 @@ pub(super) async fn serve(
         let mut session = Session::new(client(None));
         session.started = accepted;
         session.server_name.clone_from(&asked);
-        pipeline::refuse(worker.recorder().as_ref(), "tcp", session, reason);
+        stream::refuse(worker.recorder().as_ref(), "tcp", session, reason);
     };
     let route = match chosen {
         Ok(route) => route,
@@ -98,14 +98,14 @@ pub(super) async fn serve(
         session.server_name = asked;
     }
     session.take_told(told);
-    let serving = pipeline::Serving {
+    let serving = stream::Serving {
         route: &route,
         consumers: &snapshot.consumers,
         protocol: "tcp",
         current: Some(worker.shared().clone() as Arc<dyn Current>),
     };
     let recorder = worker.recorder().as_ref();
-    let serving = pipeline::serve(worker.outbound(), recorder, serving, session, &mut inbound);
+    let serving = stream::serve(worker.outbound(), recorder, serving, session, &mut inbound);
     while_trusted(trusted, Box::pin(serving).as_mut()).await;
 }
 

@@ -1,6 +1,6 @@
 //! Writing a message's head and its body's framing.
 
-use gateway_core::upstream::Call;
+use gateway_core::http::upstream::Call;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gateway_core::http::exchange::Client;
+use gateway_core::pipeline::flow::Flow;
+use gateway_core::pipeline::stream;
 use gateway_core::snapshot::streams::{Transport, rules};
 use gateway_core::snapshot::{Route, Snapshot};
-use gateway_core::stream::flow::Flow;
-use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;
 
 use super::client_table::addresses;
@@ -122,7 +122,7 @@ impl Port {
         let found = proxies.and_then(|proxies| proxies.find(name.as_deref(), &alpn));
         let Some(route) = found.or_else(|| self.only_choice(&snapshot, datagram)) else {
             let seen = self.session_for(pair, &NewClient::asking_for(name));
-            return pipeline::refuse(self.worker.recorder().as_ref(), "udp", seen, "no_route");
+            return stream::refuse(self.worker.recorder().as_ref(), "udp", seen, "no_route");
         };
         if rules(route).is_some_and(|rules| rules.frontend_tls) {
             return self.greet(pair, name, route, datagram, now);
@@ -156,7 +156,7 @@ impl Port {
         let protocol = if matches!(leg, Leg::Plain) { "udp" } else { "dtls" };
         if !self.worker.shared().overload.admits(route.proxy.load_priority) {
             let seen = self.session_for(pair, client);
-            pipeline::refuse(self.worker.recorder().as_ref(), protocol, seen, "overloaded");
+            stream::refuse(self.worker.recorder().as_ref(), protocol, seen, "overloaded");
             return None;
         }
         let snapshot = self.worker.snapshot();

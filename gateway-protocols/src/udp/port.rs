@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, Stream};
 use gateway_core::config::model::HeaderDatagrams;
+use gateway_core::pipeline::flow::Flow;
 use gateway_core::snapshot::Snapshot;
-use gateway_core::stream::flow::Flow;
 use gateway_core::stream::relay::Carried;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use slab::Slab;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gateway_core::config::model::HeaderDatagrams;
+use gateway_core::pipeline::stream;
 use gateway_core::snapshot::streams::rules;
 use gateway_core::snapshot::{Route, Snapshot};
-use gateway_core::stream::pipeline;
 use gateway_core::stream::proxy_protocol;
 
 use super::headers::{NewClient, ReceivedHeader, accepted};
@@ -36,7 +36,7 @@ impl Port {
             Ok(read) => read,
             Err(reason) => {
                 let seen = self.session_for(pair, &NewClient::default());
-                return pipeline::refuse(self.worker.recorder().as_ref(), "udp", seen, reason);
+                return stream::refuse(self.worker.recorder().as_ref(), "udp", seen, reason);
             }
         };
         let (header, payload) = datagram.split_at(length);

@@ -10,10 +10,10 @@ use gateway_core::balance::{ConnectionPlace, Target};
 use gateway_core::config::model::{Scheme, SocketRules};
 use gateway_core::http::reply::Cause;
 use gateway_core::limit::meter::Admitted;
+use gateway_core::pipeline::flow::Flow;
+use gateway_core::pipeline::stream::Opener;
 use gateway_core::snapshot::Route;
 use gateway_core::snapshot::streams::{rules, target_port};
-use gateway_core::stream::flow::Flow;
-use gateway_core::stream::pipeline::Opener;
 use gateway_core::stream::session::{Direction, Session as Seen};
 
 use super::connections::Ids;

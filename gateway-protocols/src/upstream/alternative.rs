@@ -15,7 +15,7 @@ use gateway_core::balance::ConnectionPlace;
 use gateway_core::http::body::Body;
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
-use gateway_core::upstream::{Call, Failure, TargetResponse};
+use gateway_core::http::upstream::{Call, Failure, TargetResponse};
 use http::header::{AGE, ALT_SVC};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;

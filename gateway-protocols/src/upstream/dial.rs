@@ -9,10 +9,10 @@ use gateway_core::balance::{AllBusy, ConnectionLimit, ConnectionPlace, Target};
 use gateway_core::config::model::{
     Backend, BackendHttp, BackendTls, Id, PoolRules, SocketRules, StarttlsRules, Timeouts, socket_path,
 };
+use gateway_core::http::upstream::{Call, Phases};
 use gateway_core::snapshot::Route;
 use gateway_core::snapshot::streams::rules;
 use gateway_core::stream::starttls::TargetDialogue;
-use gateway_core::upstream::{Call, Phases};
 use rustls::ClientConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::upstream::Failure;
+use gateway_core::http::upstream::Failure;
 use http::HeaderValue;
 use http::header::RETRY_AFTER;
 use quinn::crypto::rustls::NoInitialCipherSuite;

@@ -27,7 +27,7 @@ use gateway_core::config::model::FastCgi;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::upstream::{Call, Failure, Phases, TargetResponse};
+use gateway_core::http::upstream::{Call, Failure, Phases, TargetResponse};
 use http::{Response, StatusCode};
 use tokio::time::Instant;
 

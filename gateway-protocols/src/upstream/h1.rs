@@ -19,8 +19,8 @@ use gateway_core::config::model::PoolRules;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
-use gateway_core::stream::relay::Tunnel;
-use gateway_core::upstream::{Call, Failure, TargetResponse};
+use gateway_core::http::tunnel::Tunnel;
+use gateway_core::http::upstream::{Call, Failure, TargetResponse};
 use http::{Response, StatusCode};
 use tokio::time::Instant;
 

@@ -12,7 +12,7 @@ use gateway_core::balance::ConnectionPlace;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
-use gateway_core::upstream::{Call, Failure, TargetResponse};
+use gateway_core::http::upstream::{Call, Failure, TargetResponse};
 use http::{Method, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;

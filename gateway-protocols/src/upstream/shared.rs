@@ -8,9 +8,9 @@ use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
+use gateway_core::http::upstream::{Call, Failure, TargetResponse};
 use gateway_core::pool::Choice;
 use gateway_core::pool::multiplex::{ConnectionId, Dial};
-use gateway_core::upstream::{Call, Failure, TargetResponse};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use gateway_core::http::tunnel::Tunnel;
 use gateway_core::plugin::world::calls::Client;
-use gateway_core::stream::relay::Tunnel;
 use gateway_telemetry::batch::Chunk;
 use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};

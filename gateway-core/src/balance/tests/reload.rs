@@ -66,12 +66,12 @@ fn breakers_follow_their_targets() {
     let now = Instant::now();
     let mut rules = upstream(Algorithm::RoundRobin, &[1, 1, 1]);
     let before = Targets::build(&rules, None, now);
-    let old = Breakers::build(&breaker(1), before.list(), None, now);
+    let old = Breakers::build(&breaker(1), before.keys(), None, now);
     let tripped = before.pick(&Ask { tried: &[0, 2], breakers: Some(&old), ..ask(now) }).unwrap();
     tripped.report(AttemptOutcome::Broken, now);
     rules.targets.remove(0);
     let after = Targets::build(&rules, Some(&before), now);
-    let new = Breakers::build(&breaker(1), after.list(), Some(&old), now);
+    let new = Breakers::build(&breaker(1), after.keys(), Some(&old), now);
     assert!(!new.admits(0, now) && new.admits(1, now));
     assert!(new.status(2, now).is_none());
 }

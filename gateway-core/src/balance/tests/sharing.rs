@@ -234,7 +234,7 @@ async fn nobody_waits_for_a_breaker_or_without_a_queue() {
     assert!(targets.wait(&ask(now)).await.is_none());
     drop(held);
     let targets = Targets::build(&queued(1, 2), None, now);
-    let breakers = Breakers::build(&breaker(1), targets.list(), None, now);
+    let breakers = Breakers::build(&breaker(1), targets.keys(), None, now);
     let asked = Ask { breakers: Some(&breakers), ..ask(now) };
     drop(targets.pick(&asked).unwrap().report(response(503), now));
     assert!(targets.pick(&asked).is_none());

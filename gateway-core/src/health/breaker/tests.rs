@@ -4,13 +4,9 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::*;
-use crate::balance::Targets;
-use crate::config::model::{Id, TargetRules, Upstream};
 
-fn targets(now: Instant) -> Targets {
-    let upstream = Upstream::new(Id::new("u").unwrap(), vec![TargetRules::new(Arc::from("a"), 80).into()]);
-    Targets::build(&upstream, None, now)
-}
+/// The key of the one target.
+const TARGET: [u64; 1] = [7];
 
 fn rules() -> CircuitBreaker {
     CircuitBreaker {
@@ -24,7 +20,7 @@ fn rules() -> CircuitBreaker {
 }
 
 fn breakers(now: Instant) -> Breakers {
-    Breakers::build(&rules(), targets(now).list(), None, now)
+    Breakers::build(&rules(), TARGET, None, now)
 }
 
 fn settle(breakers: &Breakers, verdict: Verdict, now: Instant) -> Option<BreakerChange> {
@@ -122,7 +118,7 @@ fn hostile_rules_are_tamed() {
         half_open_max_requests: 0,
         ..rules()
     };
-    let breakers = Breakers::build(&zero, targets(now).list(), None, now);
+    let breakers = Breakers::build(&zero, TARGET, None, now);
     assert_eq!(settle(&breakers, Verdict::Failure, now), Some(BreakerChange::Opened));
     assert_eq!(
         settle(&breakers, Verdict::Success, now + Duration::from_millis(1)),
@@ -135,7 +131,7 @@ fn hostile_rules_are_tamed() {
         half_open_max_requests: u32::MAX,
         ..rules()
     };
-    let breakers = Breakers::build(&huge, targets(now).list(), None, now);
+    let breakers = Breakers::build(&huge, TARGET, None, now);
     for _ in 0..MAX_COUNT {
         settle(&breakers, Verdict::Failure, now);
     }

@@ -1,7 +1,9 @@
 //! Forwarding headers of one exchange, which replace the gateway's own values.
 
+use http::header::VIA;
 use http::{HeaderName, HeaderValue};
 
+use super::super::forwarding::NAMES;
 use super::Exchange;
 
 impl Exchange {
@@ -15,8 +17,17 @@ impl Exchange {
         }
     }
 
+    /// Removes what a client claims about its way that is not trusted.
+    pub fn remove_claims(&mut self) {
+        if !self.client.trusted {
+            for name in NAMES.iter().filter(|name| **name != VIA) {
+                self.request.headers.remove(name);
+            }
+        }
+    }
+
     /// The headers that replace the gateway's own values.
-    pub(in crate::http) fn told_way(&self) -> &[(HeaderName, Option<HeaderValue>)] {
+    pub(crate) fn told_way(&self) -> &[(HeaderName, Option<HeaderValue>)] {
         self.rare.as_ref().map_or(&[], |rare| &rare.told)
     }
 }

@@ -9,7 +9,7 @@ use crate::plugin::hooks::{
     DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnTransfer, OwnPages,
     OwnedHeader, Seated,
 };
-use crate::plugin::known::CredentialPlaces;
+use crate::proxy_state::CredentialPlaces;
 
 /// What most chains have nothing of: there may be a million chains.
 #[derive(Default)]

@@ -14,7 +14,7 @@ pub use crate::config::endpoint::{CALL_TIMEOUT, Endpoint, EndpointError, MAX_RES
 use crate::config::problem::Problems;
 use crate::http::body::Body;
 use crate::http::reply::Cause;
-use crate::stream::relay::Tunnel;
+use crate::http::tunnel::Tunnel;
 
 /// Makes clients. Implemented by `gateway-protocols`.
 pub trait Calls: Send + Sync {

@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use regex::Regex;
 
 use super::*;
+use crate::condition::Holds;
 use crate::config::condition::{Use, compile, written};
 use crate::config::pattern::PathTemplate;
 use crate::http::body::Body;
 use crate::http::exchange::{Client, ClientTls, Exchange};
-use crate::http::holds::Holds;
 use crate::route::literal::literal_start;
 use crate::route::shapes::shape;
 

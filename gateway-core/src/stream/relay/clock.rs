@@ -13,7 +13,7 @@ use super::{RelayOutcome, RelayTimeouts};
 const LOOKS: u32 = 8;
 
 /// The idle timeout and the lifetime of a relay, by one timer that is moved lazily.
-pub(in crate::stream) struct Clock {
+pub(crate) struct Clock {
     timeouts: RelayTimeouts,
     end: Option<Instant>,
     last_moved: Instant,
@@ -25,13 +25,13 @@ pub(in crate::stream) struct Clock {
 }
 
 impl Clock {
-    pub(in crate::stream) fn new(timeouts: RelayTimeouts) -> Self {
+    pub(crate) fn new(timeouts: RelayTimeouts) -> Self {
         let now = Instant::now();
         let end = (!timeouts.lifetime.is_zero()).then(|| now + timeouts.lifetime);
         Self { timeouts, end, last_moved: now, looked: now, moved: false, timer: None }
     }
 
-    pub(in crate::stream) fn poll(&mut self, cx: &mut Context<'_>, moved: bool) -> Poll<RelayOutcome> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, moved: bool) -> Poll<RelayOutcome> {
         self.moved |= moved;
         if self.timeouts.idle.is_zero() && self.end.is_none() {
             return Poll::Pending;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::{RelayEnd, Shortcut, Shortened, scratch};
 
 /// Looks at the bytes of a direction once they are written.
-pub(in crate::stream) trait Watch {
+pub(crate) trait Watch {
     /// These went to the writer.
     fn passed(&mut self, bytes: &[u8]);
 
@@ -28,7 +28,7 @@ const BULK: u8 = 4;
 
 /// One direction of a relay; it holds a buffer only while there is something in it.
 #[derive(Default)]
-pub(in crate::stream) struct Direction<W> {
+pub(crate) struct Direction<W> {
     buffer: Option<Box<[u8]>>,
     start: usize,
     end: usize,
@@ -36,7 +36,7 @@ pub(in crate::stream) struct Direction<W> {
     unflushed: bool,
     /// Full buffers in a row.
     full: u8,
-    pub(in crate::stream) watch: W,
+    pub(crate) watch: W,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -52,12 +52,12 @@ enum RelayStage {
 
 impl<A: Watch> Direction<A> {
     /// Whether the reader has ended.
-    pub(in crate::stream) fn is_ended(&self) -> bool {
+    pub(crate) fn is_ended(&self) -> bool {
         matches!(self.stage, RelayStage::Closing | RelayStage::Closed)
     }
 
     /// What was read and not yet written.
-    pub(in crate::stream) fn take_pending(&mut self) -> Vec<u8> {
+    pub(crate) fn take_pending(&mut self) -> Vec<u8> {
         let pending = self.pending().to_vec();
         self.release();
         pending
@@ -75,7 +75,7 @@ impl<A: Watch> Direction<A> {
     }
 
     /// Moves what can be moved.
-    pub(in crate::stream) fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    pub(crate) fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
         reader: &mut R,

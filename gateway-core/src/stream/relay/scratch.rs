@@ -12,12 +12,12 @@ thread_local! {
 }
 
 /// A buffer of [`SIZE`] bytes; what is in it means nothing.
-pub(in crate::stream) fn lend() -> Box<[u8]> {
+pub(crate) fn lend() -> Box<[u8]> {
     KEPT.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; SIZE].into_boxed_slice())
 }
 
 /// Takes a buffer back.
-pub(in crate::stream) fn give_back(buffer: Box<[u8]>) {
+pub(crate) fn give_back(buffer: Box<[u8]>) {
     KEPT.with_borrow_mut(|kept| {
         if kept.len() < MAX_KEPT {
             kept.push(buffer);

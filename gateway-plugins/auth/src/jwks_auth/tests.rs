@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::http::body::Body;
+use gateway_core::http::tunnel::Tunnel;
 use gateway_core::plugin::entry;
 use gateway_core::plugin::world::Reach;
 use gateway_core::plugin::world::blocking::Inline;
@@ -13,7 +14,6 @@ use gateway_core::plugin::world::calls::{Call, CallError, Caller, Calls, Client,
 use gateway_core::plugin::world::files::NoFiles;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskControl;
-use gateway_core::stream::relay::Tunnel;
 use gateway_core::testing::Trial;
 use http::{Request, Response};
 use serde_json::{Value, json};

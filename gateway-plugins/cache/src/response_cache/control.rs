@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gateway_core::http::fields;
+use gateway_core::request_values;
 use http::header::{CACHE_CONTROL, PRAGMA};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -98,7 +98,7 @@ impl ResponseControl {
 /// Whether a field is a dictionary of structured fields with at least one member. One that can't be read counts as missing
 /// (RFC 9213 §2.1).
 fn is_dictionary(headers: &HeaderMap, name: &HeaderName) -> bool {
-    let Some(value) = fields::header(headers, name) else { return false };
+    let Some(value) = request_values::header(headers, name) else { return false };
     let text = std::str::from_utf8(&value).unwrap_or("\"");
     sfv::Parser::new(text).parse::<sfv::Dictionary>().is_ok_and(|members| !members.is_empty())
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use gateway_core::consumer::Identity;
 use gateway_core::http::credentials::is_credential_field;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::{fields, forwarding};
 use gateway_core::plugin::Seat;
+use gateway_core::{http::forwarding, request_values};
 use gateway_plugin_common::accept;
 use gateway_plugin_common::query;
 use gateway_plugin_common::query::Query;
@@ -181,18 +181,18 @@ impl Recipe {
         if exchange.client.trusted {
             // A trusted proxy's word, which goes on to the target.
             for name in [&forwarding::X_FORWARDED_HOST, &forwarding::X_FORWARDED_PROTO, &PREFIX, &PORT] {
-                add(name.as_str(), fields::header(headers, name).as_deref());
+                add(name.as_str(), request_values::header(headers, name).as_deref());
             }
-            let forwarded = fields::header(headers, &http::header::FORWARDED);
+            let forwarded = request_values::header(headers, &http::header::FORWARDED);
             add("forwarded", forwarded.as_deref().filter(|value| names_host(value)));
         }
         for name in &self.headers {
-            add(name.as_str(), fields::header(headers, name).as_deref());
+            add(name.as_str(), request_values::header(headers, name).as_deref());
         }
         for name in &self.cookies {
-            add("cookie", Some(name.as_bytes()).filter(|_| fields::cookie(headers, name).is_some()));
+            add("cookie", Some(name.as_bytes()).filter(|_| request_values::cookie(headers, name).is_some()));
             // Of several, some targets take the first and some the last.
-            fields::cookies(headers, name).for_each(|value| add(name, Some(value)));
+            request_values::cookies(headers, name).for_each(|value| add(name, Some(value)));
             cookies_read_as(headers, name).for_each(|pair| add("cookie as sent", Some(pair)));
         }
         if self.per_caller {
@@ -226,7 +226,7 @@ impl Recipe {
             name != COOKIE && (is_declared || is_credential_field(name)) && !self.headers.contains(name)
         };
         let is_cookie = |name: &str| {
-            fields::cookie(headers, name).is_some() && !self.cookies.iter().any(|known| known == name)
+            request_values::cookie(headers, name).is_some() && !self.cookies.iter().any(|known| known == name)
         };
         headers.keys().any(is_one)
             || (!self.headers.contains(&COOKIE)
@@ -406,7 +406,7 @@ impl Chooser<'_> {
         if *name == ACCEPT_ENCODING {
             return see(Some(self.accept_encoding.as_bytes()).filter(|set| !set.is_empty()));
         }
-        let value = fields::header(self.headers, name);
+        let value = request_values::header(self.headers, name);
         match value.as_deref().and_then(|value| normal_list(name, value)) {
             Some(normal) => see(Some(&normal)),
             None => see(value.as_deref()),

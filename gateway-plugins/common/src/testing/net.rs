@@ -8,8 +8,8 @@ use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Cause;
+use gateway_core::http::tunnel::Tunnel;
 use gateway_core::plugin::world::calls::{Call, CallError, Caller, Calls, Client, Endpoint, Server};
-use gateway_core::stream::relay::Tunnel;
 use http::{HeaderMap, Method, Request, Response};
 use tokio::sync::Notify;
 

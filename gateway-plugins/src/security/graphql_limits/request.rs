@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields;
+use gateway_core::request_values;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -57,7 +57,7 @@ pub(super) fn kind(exchange: &Exchange, limits: &Limits) -> Result<BodyFormat, G
         return Err(unsupported("compressed requests are not read"));
     }
     let query = exchange.request.uri.query();
-    if KEYS.iter().any(|key| fields::query(query, key).is_some()) {
+    if KEYS.iter().any(|key| request_values::query(query, key).is_some()) {
         // Some servers take it from there, and not from the body.
         return Err(GraphqlRefusal::malformed("the operation is in the URL of a POST"));
     }
@@ -146,7 +146,7 @@ pub(super) fn of_query(query: &str) -> Result<Operation, GraphqlRefusal> {
     let mut values = BTreeMap::new();
     for pair in query.split('&') {
         let Some(key) = key_of(pair) else { continue };
-        let value = fields::query(Some(pair), key).map(|value| String::from_utf8(value.to_vec()));
+        let value = request_values::query(Some(pair), key).map(|value| String::from_utf8(value.to_vec()));
         let Some(Ok(value)) = value else {
             return Err(GraphqlRefusal::malformed(format!("`{key}` is malformed")));
         };

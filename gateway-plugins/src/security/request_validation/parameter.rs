@@ -1,7 +1,7 @@
 //! The parameters of an OpenAPI document: in paths, queries, headers and cookies.
 
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields;
+use gateway_core::request_values;
 use http::HeaderName;
 use serde_json::Value;
 
@@ -171,12 +171,12 @@ impl Parameter {
             ParameterLocation::Header => HeaderName::from_bytes(self.name.as_bytes())
                 .ok()
                 .and_then(|name| {
-                    fields::header(headers, &name).map(|it| String::from_utf8_lossy(&it).into_owned())
+                    request_values::header(headers, &name).map(|it| String::from_utf8_lossy(&it).into_owned())
                 })
                 .into_iter()
                 .collect(),
             ParameterLocation::Cookie => {
-                let all = fields::cookies(headers, &self.name);
+                let all = request_values::cookies(headers, &self.name);
                 all.map(|it| String::from_utf8_lossy(it).into_owned()).collect()
             }
         };

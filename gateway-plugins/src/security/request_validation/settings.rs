@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields;
 use gateway_core::plugin::World;
+use gateway_core::request_values;
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -198,7 +198,7 @@ impl Rules {
             let headers = &exchange.request.headers;
             let pairs = headers.keys().filter_map(|name| {
                 // Several fields of one name are one value.
-                let value = fields::header(headers, name)?;
+                let value = request_values::header(headers, name)?;
                 Some((name.as_str().to_owned(), String::from_utf8_lossy(&value).into_owned()))
             });
             schema.check("headers", Some(pairs.collect()), &mut faults);

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::tunnel::Tunnel;
 use gateway_core::plugin::world::blocking::Inline;
 use gateway_core::plugin::world::calls::{Call, CallError, Caller, Calls};
 use gateway_core::plugin::world::files::NoFiles;
@@ -10,7 +11,6 @@ use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle};
 use gateway_core::plugin::world::{Owner, Reach};
 use gateway_core::plugin::{Entry, entry};
-use gateway_core::stream::relay::Tunnel;
 use gateway_core::testing::Trial;
 use http::{Request, Response};
 use serde_json::{Value, json};

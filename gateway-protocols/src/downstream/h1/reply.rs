@@ -11,9 +11,9 @@ use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::{Delivery, Downstream};
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::pipeline::Close;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::stream::relay::Tunnel;
+use gateway_core::http::tunnel::Tunnel;
+use gateway_core::pipeline::http::Close;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 use super::super::{ConnectionControl, StreamMark, cut_by};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gateway_core::http::body::Body;
 use gateway_core::http::downstream::{Delivery, Downstream};
 use gateway_core::http::reply::Cause;
-use gateway_core::stream::relay::Tunnel;
+use gateway_core::http::tunnel::Tunnel;
 use http::header::{CONTENT_LENGTH, DATE, SEC_WEBSOCKET_ACCEPT};
 use http::{HeaderMap, Response, StatusCode};
 

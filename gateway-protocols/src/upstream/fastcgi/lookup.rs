@@ -13,9 +13,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gateway_core::cgi::no_script;
 use gateway_core::config::model::Scripts;
-use gateway_core::http::cgi::no_script;
-use gateway_core::http::cgi::request::{CgiRequest, Script};
+use gateway_core::http::cgi_request::{CgiRequest, Script};
 use gateway_core::http::reply::{Cause, Reply};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;

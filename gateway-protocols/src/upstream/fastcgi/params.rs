@@ -1,8 +1,8 @@
 //! The parameters of a request: variables from the core, header fields, and the selected script.
 
 use gateway_core::config::model::FastCgi;
-use gateway_core::http::cgi::request::{CgiRequest, Script};
-use gateway_core::upstream::Call;
+use gateway_core::http::cgi_request::{CgiRequest, Script};
+use gateway_core::http::upstream::Call;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderName};
 use http::{HeaderMap, HeaderValue};
 

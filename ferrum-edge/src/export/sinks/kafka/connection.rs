@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use gateway_core::config::model::{KafkaMechanism, LogKafka};
 use gateway_core::config::problem::Problems;
+use gateway_core::http::tunnel::Tunnel;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::{Client, Endpoint, Server};
-use gateway_core::stream::relay::Tunnel;
 use gateway_telemetry::deliver::Failed;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

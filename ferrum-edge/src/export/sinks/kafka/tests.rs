@@ -6,10 +6,10 @@ use gateway_core::config::model::KafkaMechanism;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Cause;
+use gateway_core::http::tunnel::Tunnel;
 use gateway_core::plugin::world::calls::{Call, CallError, Caller, Calls, Client, Endpoint};
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::{Reach, Variables, blocking, files};
-use gateway_core::stream::relay::Tunnel;
 use http::{Request, Response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
