@@ -22,7 +22,7 @@ use gateway_protocols::worker::{Inbox, Inboxes, Order, SharedByWorkers, Worker};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, mpsc, watch};
 
-use crate::audit::recorder::Recorder;
+use crate::audit_recorder::Recorder;
 use crate::control::{Control, discovery};
 use crate::engine::clock::Clock;
 pub use crate::engine::error::{ReloadError, StartError};

@@ -5,7 +5,6 @@
 //! also make a new chain, so the hash of an entry should be kept elsewhere as well: the audit log is such a place.
 
 pub(crate) mod log;
-pub(crate) mod recorder;
 
 use aws_lc_rs::digest;
 use serde::{Deserialize, Serialize};

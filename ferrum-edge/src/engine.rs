@@ -31,7 +31,7 @@ use gateway_protocols::worker::{Order, SharedByWorkers};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::audit::recorder::Recorder;
+use crate::audit_recorder::Recorder;
 use crate::export::inherited::CountTable;
 use crate::export::push::{Pushes, Scrape};
 use crate::export::sinks::Sink;

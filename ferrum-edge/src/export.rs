@@ -133,7 +133,7 @@ pub(crate) struct ControlCounts {
     pub(crate) logins_refused: AtomicU64,
     pub(crate) logins_throttled: AtomicU64,
     /// Entries of the audit.
-    pub(crate) audit: Arc<crate::audit::recorder::Counts>,
+    pub(crate) audit: Arc<crate::audit_recorder::Counts>,
     /// The certificates in use.
     pub(crate) certificate_ends: Mutex<Vec<CertificateEnd>>,
     /// The certificates that the gateway gets by itself.

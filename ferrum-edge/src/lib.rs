@@ -62,6 +62,7 @@ mod access;
 pub mod admin;
 pub mod app;
 mod audit;
+mod audit_recorder;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod control;

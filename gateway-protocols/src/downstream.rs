@@ -4,16 +4,12 @@ pub mod accept;
 pub mod bind;
 mod client_tls;
 mod connection;
-pub(crate) mod entrance;
 mod h1;
 mod h2;
 pub(crate) mod h3;
 mod opening;
 mod proxied;
-mod registry;
 mod tcp;
-
-pub(crate) use registry::{ConnectionControl, Registry, StreamMark};
 
 use gateway_core::http::body::BodyError;
 use gateway_core::http::reply::Cause;

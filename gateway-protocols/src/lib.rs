@@ -6,9 +6,10 @@
 //!
 //! # Where things are
 //!
-//! - `worker.rs`: one thread, one runtime, its sockets and its pools. `worker/serving.rs` knows the listeners, `worker/shared.rs` is what
-//!   all workers share. `supervise.rs` restarts tasks that must keep running. `recorder.rs` counts connections.
-//! - `downstream/`: accepting, TLS and the choice of a protocol, then `h1`, `h2`, `h3` and `tcp`. `registry.rs` lets a drain reach every connection.
+//! - `serving.rs`: what a worker does with its listeners. `worker.rs`: one thread, one runtime, its sockets and its pools;
+//!   `worker/order.rs` is what it is told, `worker/shared.rs` what all workers share. `supervise.rs` restarts tasks that must keep running. `recorder.rs` counts connections.
+//! - `downstream/`: accepting, TLS and the choice of a protocol, then `h1`, `h2`, `h3` and `tcp`. `entrance.rs`: what a
+//!   port speaks. `registry.rs` lets a drain reach every connection.
 //! - `upstream/`: `dial.rs`, `socket.rs` (Unix sockets), `h1`, `h2`, `h3`, `stream`; `shared.rs` chooses among shared connections,
 //!   `alternative.rs` moves to HTTP/3, `recall.rs` takes back idle connections that another worker needs, `placed.rs` counts a session's own.
 //! - `udp/`: `port.rs` is the loop of a worker and port, `arrive.rs` decides about clients without a session, `cookie.rs` proves their
@@ -28,6 +29,7 @@ pub mod calls;
 mod date;
 pub mod dns;
 pub mod downstream;
+pub mod entrance;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod h1;
@@ -42,6 +44,8 @@ pub mod probe;
 mod qpack;
 pub mod quic;
 pub mod recorder;
+mod registry;
+mod serving;
 mod starttls;
 pub mod supervise;
 pub mod timer;

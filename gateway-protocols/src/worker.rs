@@ -3,7 +3,7 @@
 //! A request never changes thread and the hot path takes no lock. What workers share is in [`SharedByWorkers`] and read-only
 //! to traffic: the snapshot, certificates, resolved names.
 
-mod serving;
+mod order;
 mod shared;
 
 use std::future::Future;
@@ -20,21 +20,21 @@ use gateway_core::snapshot::Snapshot;
 use http::HeaderValue;
 use tokio::sync::mpsc;
 
-use crate::downstream::Registry;
 use crate::recorder::ConnectionRecorder;
+use crate::registry::Registry;
 use crate::udp::Question;
 use crate::upstream::Outbound;
-pub use serving::Order;
+pub use order::Order;
 pub use shared::{Inbox, Inboxes, SharedByWorkers};
 
 /// One worker.
 pub struct Worker {
-    index: usize,
-    shared: Arc<SharedByWorkers>,
-    pipeline: Pipeline<Outbound>,
-    outbound: Outbound,
-    registry: Registry,
-    recorder: Arc<dyn ConnectionRecorder>,
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<SharedByWorkers>,
+    pub(crate) pipeline: Pipeline<Outbound>,
+    pub(crate) outbound: Outbound,
+    pub(crate) registry: Registry,
+    pub(crate) recorder: Arc<dyn ConnectionRecorder>,
     records: Arc<dyn Recorder>,
     /// Where UDP ports are asked about their sessions.
     asked: AtomicRefCell<Vec<mpsc::Sender<Question>>>,
@@ -77,7 +77,7 @@ impl Worker {
         receiver
     }
 
-    fn ask(&self, question: &Question) {
+    pub(crate) fn ask(&self, question: &Question) {
         for port in self.asked.borrow().iter() {
             // One that has too many of them does not answer; who asks goes on without it.
             let _taken = port.try_send(question.clone());

@@ -5,12 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{self, CommandError};
+use crate::command::{self, CommandError, ExitStatus};
 use crate::measure::machine;
-
-mod load;
-
-pub use load::{LoadArgs, OutputArgs, parse_duration};
 
 /// Loads servers over ten protocols, verifies every answer, and says when a figure is not to be believed.
 ///
@@ -50,13 +46,6 @@ enum Command {
     Relay(command::relay::Args),
     /// HTML and Markdown from result files.
     Report(command::report::Args),
-}
-
-/// All rows could be quoted, or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExitStatus {
-    Valid,
-    Void,
 }
 
 /// The exit code of a result with a void row.

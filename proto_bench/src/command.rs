@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::backend::BackendError;
 use crate::driver::Fault;
+use crate::files::FileError;
 use crate::plan::TargetError;
-use crate::report::model::FileError;
 use crate::tls::TlsError;
 
 pub mod backend;
@@ -16,7 +16,6 @@ pub mod fleet;
 pub mod matrix;
 pub mod measure;
 pub mod output;
-pub mod process;
 pub mod relay;
 pub mod replay;
 pub mod report;
@@ -26,6 +25,13 @@ pub mod search;
 pub mod stand;
 pub mod sweep;
 pub mod urls;
+
+/// All rows could be quoted, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitStatus {
+    Valid,
+    Void,
+}
 
 /// Why a command gave up. Wrong answers are no reason: they make rows void.
 #[derive(Debug, thiserror::Error)]
@@ -43,13 +49,15 @@ pub enum CommandError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error(transparent)]
+    Load(#[from] crate::load_args::LoadError),
+    #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
     Rules(#[from] crate::peers::firewall::RulesError),
     #[error(transparent)]
     Stand(#[from] stand::StandError),
     #[error(transparent)]
-    Process(#[from] process::ProcessError),
+    Process(#[from] crate::process::ProcessError),
     #[error(transparent)]
     Table(#[from] crate::replay::TableError),
     #[error(transparent)]

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use crate::backend::Ports;
-use crate::command::process::find;
 use crate::plan::Protocol;
+use crate::process::find;
 
 pub mod caddy;
 mod coraza;

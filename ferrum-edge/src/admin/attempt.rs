@@ -10,8 +10,8 @@ use super::peer::Peer;
 use super::problem::Code;
 use super::query::pairs;
 use crate::access::Caller;
-use crate::audit::recorder::Recorder;
 use crate::audit::{AuditOutcome, Draft, Who};
+use crate::audit_recorder::Recorder;
 
 /// What callers without a valid token are called.
 const UNKNOWN: &str = "unknown";

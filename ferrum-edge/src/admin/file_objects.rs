@@ -20,7 +20,7 @@ use super::problem::{Refused, problem};
 use super::query::{nothing_else, page_size, pairs, value};
 use super::request::{RoleGate, caller, may, unauthorized, within};
 use super::resources::answer;
-use crate::audit::recorder::Recorder;
+use crate::audit_recorder::Recorder;
 #[cfg(feature = "fleet")]
 use crate::fleet::FleetRole;
 use crate::store::{DEFAULT_PAGE, MAX_PAGE};

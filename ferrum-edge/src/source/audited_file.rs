@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::database::Documents;
 use super::file::{Spec, read_text};
-use crate::audit::recorder::{FileObjects, Recorder};
 use crate::audit::{AuditOutcome, Draft, Who};
+use crate::audit_recorder::{FileObjects, Recorder};
 use crate::store::Gathered;
 use crate::store::seal::plugin::redact_settings;
 

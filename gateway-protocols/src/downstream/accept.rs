@@ -18,12 +18,13 @@ use tokio::time::Instant;
 
 use super::client_tls::{facts, trust};
 use super::connection::{TcpConnection, failed, refused};
-pub use super::entrance::Entrance;
-use super::entrance::Listening;
 use super::opening::{self, OpenedConnection, Version};
-use super::{ConnectionControl, h1, h2};
+use super::{h1, h2};
 use crate::buffer::HEAD_BYTES;
+pub use crate::entrance::Entrance;
+use crate::entrance::Listening;
 use crate::link::{Link, Rewound};
+use crate::registry::ConnectionControl;
 use crate::timer::deadline;
 use crate::tls::challenge::is_challenge;
 use crate::tls::early::EarlyStream;

@@ -11,8 +11,8 @@ use gateway_core::stream::session::Session;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::entrance::UNIX_ADDRESS;
 use super::proxied::Addresses;
+use crate::entrance::UNIX_ADDRESS;
 use crate::tls::handshake_failure;
 use crate::worker::Worker;
 

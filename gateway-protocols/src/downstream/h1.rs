@@ -22,11 +22,11 @@ use gateway_core::snapshot::Snapshot;
 use http::{Method, Version};
 use tokio::sync::oneshot;
 
-use super::ConnectionControl;
 use crate::buffer::{self, HEAD_BYTES};
 use crate::h1::body::Decoder;
 use crate::h1::head::{self, Framing, HeadError, HeadLimits, RequestHead};
 use crate::link::{Link, ReadHalf};
+use crate::registry::ConnectionControl;
 use crate::timer::Timer;
 use crate::worker::Worker;
 use body::{RequestBody, Returned};

@@ -20,7 +20,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
-use super::ConnectionControl;
 use crate::h2::Role;
 use crate::h2::body;
 use crate::h2::connection::{Connection, NewRequest, Rules};
@@ -28,6 +27,7 @@ use crate::h2::handle::{Cell, Handle};
 use crate::h2::head::{RequestHead, Unreadable};
 use crate::h2::settings::Settings as Told;
 use crate::h2::wire::{self, Wire};
+use crate::registry::ConnectionControl;
 use crate::timer::Timer;
 use crate::worker::Worker;
 use respond::Responder;

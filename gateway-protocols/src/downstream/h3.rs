@@ -22,7 +22,6 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::coop::has_budget_remaining;
 
-use super::ConnectionControl;
 use super::accept::before_and_after;
 use super::h2::slots::Slots;
 use super::proxied::Addresses;
@@ -32,6 +31,7 @@ use crate::h3::link::H3Link;
 use crate::h3::settings::Settings;
 use crate::h3::{Code, peer};
 use crate::quic::{self, FIRST_STREAMS, ServerRules, WorkerPort};
+use crate::registry::ConnectionControl;
 use crate::timer::{Timer, deadline};
 use crate::tls::trust::{Generation, while_trusted};
 use crate::worker::Worker;

@@ -12,12 +12,12 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use super::ConnectionControl;
 use super::client_tls::{facts, trust};
 use super::connection::{TcpConnection, failed, refused};
 use super::h1;
 use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
+use crate::registry::ConnectionControl;
 use crate::timer::deadline;
 use crate::tls::challenge::is_challenge;
 use crate::tls::trust::{Generation, Trusted};

@@ -13,7 +13,7 @@ use http::HeaderValue;
 use tokio::sync::mpsc;
 
 use crate::dns::Dns;
-use crate::downstream::entrance::Accepted;
+use crate::entrance::Accepted;
 use crate::handover::DatagramHandover;
 use crate::load::Load;
 use crate::supervise::Tasks;
@@ -49,10 +49,10 @@ pub struct SharedByWorkers {
     /// Which worker has which session of QUIC passed through.
     pub(crate) known: Arc<crate::udp::SessionOwners>,
     /// Set once HTTP/3 is served.
-    pub(super) alt_svc: OnceLock<HeaderValue>,
+    pub(crate) alt_svc: OnceLock<HeaderValue>,
     /// Open connections of each worker, so that an accepted one goes to the idlest.
     loads: Arc<[AtomicUsize]>,
-    pub(super) inboxes: Box<[mpsc::Sender<Accepted>]>,
+    pub(crate) inboxes: Box<[mpsc::Sender<Accepted>]>,
     /// Workers that accept nothing more.
     drained: AtomicUsize,
 }
@@ -112,7 +112,7 @@ impl SharedByWorkers {
     }
 
     /// One more worker accepts nothing more, and counts what waited to be accepted.
-    pub(super) fn worker_drained(&self) {
+    pub(crate) fn worker_drained(&self) {
         self.drained.fetch_add(1, Ordering::Release);
     }
 
@@ -123,7 +123,7 @@ impl SharedByWorkers {
     }
 
     /// The worker with the fewest connections, and how many.
-    pub(super) fn idlest(&self) -> (usize, usize) {
+    pub(crate) fn idlest(&self) -> (usize, usize) {
         let loads = self.loads.iter().map(|load| load.load(Ordering::Relaxed)).enumerate();
         loads.min_by_key(|(_, load)| *load).unwrap_or((0, 0))
     }
@@ -137,7 +137,7 @@ impl Inboxes {
 }
 
 /// The worker's end of its queue.
-pub struct Inbox(pub(super) mpsc::Receiver<Accepted>);
+pub struct Inbox(pub(crate) mpsc::Receiver<Accepted>);
 
 #[cfg(test)]
 mod tests {

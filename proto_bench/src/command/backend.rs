@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{CommandError, output};
 use crate::backend::{Backend, Options, Service};
-use crate::cli::ExitStatus;
+use crate::command::ExitStatus;
 use crate::tls::Identity;
 
 /// Arguments of `backend`.

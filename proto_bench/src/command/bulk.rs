@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{CommandError, output};
 use crate::bulk::{BulkOutcome, BulkPlan, Carrier, Sink};
-use crate::cli::{ExitStatus, parse_duration};
+use crate::command::ExitStatus;
+use crate::load_args::parse_duration;
 
 /// Arguments of `bulk`.
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,8 @@
 use super::measure::{Console, row};
 use super::run::{note_limits, watched};
 use super::{CommandError, output};
-use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
+use crate::command::ExitStatus;
+use crate::load_args::{LoadArgs, OutputArgs};
 use crate::plan::Target;
 use crate::report::{Document, ReportKind};
 

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use super::matrix::entry;
 use super::measure::Console;
-use super::process::{BackendProcess, Server, find, pin_self};
 use super::run::note_limits;
 use super::stand::{ProxyPlacement, Stand, probe_test};
 use super::{CommandError, output};
-use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
+use crate::command::ExitStatus;
+use crate::load_args::{LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched, counters, machine};
 use crate::peers::firewall::CONNECTIONS;
 use crate::peers::{self, Peer, Rules, Test};
 use crate::plan::Plan;
+use crate::process::{BackendProcess, Server, find, pin_self};
 use crate::report::model::{Row, Verdict};
 use crate::report::{Document, ReportKind};
 

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::measure::Console;
-use super::process::Server;
 use super::stand::Stand;
 use super::{CommandError, output};
-use crate::cli::{ExitStatus, parse_duration};
+use crate::command::ExitStatus;
 use crate::fleet::{self, ControlPlane, FleetOutcome, Options, Phase};
+use crate::load_args::parse_duration;
 use crate::peers::{Peer, gateway};
+use crate::process::Server;
 use crate::report::model::Latency;
 
 /// Arguments of `fleet`.
@@ -89,7 +90,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let database = args.database.clone().unwrap_or_else(|| format!("sqlite:{}", file.to_string_lossy()));
     let setup = gateway::control_plane_setup(&program, &stand.directory, edges, admin, &database, &token);
     for (path, text) in &setup.files {
-        crate::report::model::write_file(path, text)?;
+        crate::files::write_file(path, text)?;
     }
     let mut server = Server::start("control-plane", &setup.command, &stand.directory, &[])?;
     server.wait_listening(admin)?;
@@ -124,7 +125,7 @@ fn start_real(program: &Path, stand: &Stand, number: usize, invitation: &str) ->
     let setup = gateway::edge_setup(program, &directory, invitation);
     std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
     for (path, text) in &setup.files {
-        crate::report::model::write_file(path, text).map_err(|error| error.to_string())?;
+        crate::files::write_file(path, text).map_err(|error| error.to_string())?;
     }
     Server::start("edge", &setup.command, &directory, &[]).map_err(|error| error.to_string())
 }

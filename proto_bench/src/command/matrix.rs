@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::measure::{Console, row};
-use super::process::BackendProcess;
 use super::run::note_limits;
 use super::stand::{ProxyPlacement, Stand, StandError, probe_test};
 use super::{CommandError, output};
-use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
+use crate::command::ExitStatus;
+use crate::load_args::{LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched};
 use crate::peers::{self, Peer, Test};
 use crate::plan::Plan;
+use crate::process::BackendProcess;
 use crate::report::model::{Row, Verdict};
 use crate::report::{Document, ReportKind};
 

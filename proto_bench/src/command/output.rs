@@ -4,8 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use super::CommandError;
-use crate::cli::{ExitStatus, OutputArgs};
-use crate::report::model::write_file;
+use crate::command::ExitStatus;
+use crate::files::write_file;
+use crate::load_args::OutputArgs;
 use crate::report::{Document, Row, html, markdown, terminal};
 
 /// Writes everything and says how the program should end.

@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::CommandError;
-use crate::cli::ExitStatus;
+use crate::command::ExitStatus;
 
 /// Arguments of `relay`.
 #[derive(Debug, clap::Args)]

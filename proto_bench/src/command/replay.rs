@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::measure::Console;
-use super::process::{BackendProcess, find, pin_self};
 use super::stand::Stand;
 use super::{CommandError, output};
-use crate::cli::{ExitStatus, OutputArgs, parse_duration};
+use crate::command::ExitStatus;
+use crate::load_args::{OutputArgs, parse_duration};
 use crate::measure::machine;
 use crate::peers::{Peer, gateway};
+use crate::process::{BackendProcess, find, pin_self};
 use crate::replay::tokens::Tokens;
 use crate::replay::{self, Program, Row, Seed, Subject, Table, content};
 use crate::report::model::Replay;

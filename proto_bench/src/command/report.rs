@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::{CommandError, output};
-use crate::cli::ExitStatus;
-use crate::report::model::write_file;
+use crate::command::ExitStatus;
+use crate::files::write_file;
 use crate::report::{Document, html, markdown, terminal};
 
 /// Arguments of `report`.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use super::measure::{Console, row};
 use super::{CommandError, output, urls};
-use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
+use crate::command::ExitStatus;
+use crate::load_args::{LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched};
 use crate::plan::{Plan, Protocol};
 use crate::report::judge;

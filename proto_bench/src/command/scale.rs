@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::measure::Console;
-use super::process::{BackendProcess, Server};
 use super::stand::Stand;
 use super::{CommandError, output};
-use crate::cli::{ExitStatus, OutputArgs, parse_duration};
+use crate::command::ExitStatus;
+use crate::load_args::{OutputArgs, parse_duration};
 use crate::measure::{Role, Watched};
 use crate::peers::{self, Peer, gateway};
+use crate::process::{BackendProcess, Server};
 use crate::report::{Document, ReportKind};
 use crate::scale::{self, Options};
 
@@ -132,7 +133,7 @@ fn start(args: &Args, stand: &Stand, program: &Path) -> Result<Gateway, CommandE
         .unwrap_or_else(|| format!("sqlite://{}", stand.directory.join("ferrum.db").to_string_lossy()));
     let setup = gateway::database_setup(program, &stand.directory, proxy, admin, &database, &token);
     for (path, text) in &setup.files {
-        crate::report::model::write_file(path, text)?;
+        crate::files::write_file(path, text)?;
     }
     let mut server = Server::start("gateway", &setup.command, &stand.directory, &[])?;
     server.wait_listening(admin)?;

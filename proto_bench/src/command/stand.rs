@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::CommandError;
-use super::process::{ProcessError, Server};
 use crate::backend::Ports;
 use crate::driver::Fault;
 use crate::engine;
 use crate::peers::{Peer, Rules, Setup, Site, Test, free_port};
 use crate::plan::{Plan, Protocol, Target};
+use crate::process::{ProcessError, Server};
 
 /// Why a proxy cannot be measured in a test.
 #[derive(Debug, thiserror::Error)]

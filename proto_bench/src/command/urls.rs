@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::CommandError;
-use crate::cli::LoadArgs;
 use crate::driver::VerifiedAnswer;
 use crate::engine;
+use crate::load_args::LoadArgs;
 use crate::plan::{Expect, ExpectBody, Plan, Protocol, Target, TargetError, WeightedUrl};
 
 /// URLs that one run may have.

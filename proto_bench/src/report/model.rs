@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::driver::FaultKind;
+use crate::files::{FileError, write_file};
 use crate::measure::counters::Counts;
 use crate::measure::machine::{self, Machine, Revision};
 use crate::measure::process::Role;
@@ -316,17 +316,6 @@ pub struct Refusals {
     pub let_through: u64,
 }
 
-/// Why a result file cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    #[error("cannot read {path}: {source}")]
-    Read { path: PathBuf, source: io::Error },
-    #[error("cannot write {path}: {source}")]
-    Write { path: PathBuf, source: io::Error },
-    #[error("{path} is not a result of proto_bench: {source}")]
-    Form { path: PathBuf, source: serde_json::Error },
-}
-
 /// The format's name and version.
 pub const FORMAT: &str = "proto_bench/1";
 
@@ -418,16 +407,4 @@ impl Batch {
         let during = self.during_writes.as_ref().is_some_and(|round| !round.void.is_empty());
         during || !self.steady.void.is_empty() || !self.refusals.all()
     }
-}
-
-/// Writes a text file, making its directory where that is missing.
-///
-/// # Errors
-/// A file or directory that cannot be written.
-pub fn write_file(path: &Path, text: &str) -> Result<(), FileError> {
-    let fail = |source| FileError::Write { path: path.to_owned(), source };
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::create_dir_all(parent).map_err(fail)?;
-    }
-    fs::write(path, text).map_err(fail)
 }

@@ -121,7 +121,7 @@ fn clients_and_sweep_make_a_row_a_step() {
 
 #[test]
 fn compare_measures_a_peer_where_one_is_installed() {
-    if proto_bench::command::process::find("nginx").is_none() {
+    if proto_bench::process::find("nginx").is_none() {
         return;
     }
     let output = with_answers(&["compare", "--peers", "nginx", "--tests", "h1,fixed", "--json", "-"]);

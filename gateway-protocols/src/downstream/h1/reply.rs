@@ -16,13 +16,14 @@ use gateway_core::http::tunnel::Tunnel;
 use gateway_core::pipeline::http::Close;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
-use super::super::{ConnectionControl, StreamMark, cut_by};
+use super::super::cut_by;
 use super::expectation::Expectation;
 use super::{ConnectionReader, Lent, MAX_DISCARD};
 use crate::buffer;
 use crate::h1::send::{Sender, Stopped};
 use crate::h1::write::{self, Frame, Tail};
 use crate::link::{Link, Rewound, WriteHalf};
+use crate::registry::{ConnectionControl, StreamMark};
 use crate::timer::Timer;
 
 /// The writing side of a connection, for one exchange after the other.

@@ -12,11 +12,11 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::super::cut_by;
 use super::tunnel::StreamTunnel;
-use crate::downstream::{ConnectionControl, StreamMark};
 use crate::h2::Reason;
 use crate::h2::connection::Extra;
 use crate::h2::handle::Handle;
 use crate::h2::send::{SendBody, SendError};
+use crate::registry::{ConnectionControl, StreamMark};
 
 /// Takes an exchange's answer to its stream.
 pub(super) struct Responder<'w> {

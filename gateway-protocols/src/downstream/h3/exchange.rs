@@ -13,7 +13,6 @@ use gateway_core::snapshot::Snapshot;
 use http::{HeaderValue, Method, Request, Uri, Version};
 
 use super::respond::Responder;
-use crate::downstream::ConnectionControl;
 use crate::downstream::h2::slots::JobSlot;
 use crate::downstream::h2::tunnel;
 use crate::h2::head::{RequestHead, Unreadable};
@@ -22,6 +21,7 @@ use crate::h3::link::H3Link;
 use crate::h3::reader::{MessageReader, NoRequest};
 use crate::h3::writer::Writer;
 use crate::h3::{Code, StreamError};
+use crate::registry::ConnectionControl;
 use crate::worker::Worker;
 
 /// A stream a client has opened.

@@ -13,12 +13,12 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::tunnel::StreamTunnel;
 use crate::downstream::cut_by;
-use crate::downstream::{ConnectionControl, StreamMark};
 use crate::h2::connection::Extra;
 use crate::h3::Code;
 use crate::h3::body::{SendBody, SendError};
 use crate::h3::reader::MessageReader;
 use crate::h3::writer::Writer;
+use crate::registry::{ConnectionControl, StreamMark};
 
 /// Takes an exchange's answer to its stream.
 pub(super) struct Responder<'w> {

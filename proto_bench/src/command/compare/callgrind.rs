@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use super::{Bench, STREAMS};
 use crate::command::matrix::entry;
 use crate::command::measure::Console;
-use crate::command::process::{Server, find};
 use crate::command::stand::{ProxyPlacement, Stand, StandError};
 use crate::driver::Fault;
 use crate::engine::{self, Progress, Stop, Surroundings};
 use crate::measure::counters::{self, CALLGRIND_FILE, Counts, TotalsError};
 use crate::peers::{Peer, Test};
 use crate::plan::{Pace, Plan, Protocol};
+use crate::process::{Server, find};
 use crate::report::Document;
 
 /// How much longer the second run is.

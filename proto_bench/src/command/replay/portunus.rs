@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::super::process::{Server, find, pin_self};
 use super::super::stand::Stand;
 use super::super::{CommandError, output};
 use super::{Args, cores};
 use crate::bulk::{BulkOutcome, BulkPlan, Carrier, Sink};
-use crate::cli::ExitStatus;
+use crate::command::ExitStatus;
+use crate::files::write_file;
 use crate::measure::machine;
 use crate::peers::gateway;
-use crate::report::model::write_file;
+use crate::process::{Server, find, pin_self};
 
 mod paths;
 mod show;

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::table::{Row, Subject};
 use crate::bulk::{BulkError, BulkOutcome, BulkPlan, Carrier, Sink};
-use crate::command::process::{ProcessError, Server};
 use crate::command::stand::{Stand, StandError};
+use crate::process::{ProcessError, Server};
 
 /// Why there is no way.
 #[derive(Debug, thiserror::Error)]

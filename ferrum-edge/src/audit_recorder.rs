@@ -18,8 +18,8 @@ use gateway_core::limit::window::Allowance;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::log::{AuditLogError, Log};
-use super::{AuditOutcome, ChainLine, Draft, Tip};
+use crate::audit::log::{AuditLogError, Log};
+use crate::audit::{AuditOutcome, ChainLine, Draft, Tip};
 #[cfg(feature = "database")]
 use crate::store::Store;
 
@@ -281,8 +281,8 @@ fn say(draft: &Draft, line: &ChainLine) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Who;
     use super::*;
+    use crate::audit::Who;
 
     fn draft(role: Option<&'static str>, outcome: AuditOutcome) -> Draft {
         let who = Who { actor: "ann".to_owned(), role, source: "admin-api", ..Who::default() };
@@ -304,12 +304,12 @@ mod tests {
         recorder.record(draft(Some("write"), AuditOutcome::Allowed));
         recorder.lose(&[draft(Some("write"), AuditOutcome::Failed)], "it is away");
         recorder.record(draft(Some("write"), AuditOutcome::Allowed));
-        let found = super::super::log::verify(&[&path]).unwrap();
+        let found = crate::audit::log::verify(&[&path]).unwrap();
         assert_eq!((found.verified.entries, found.unchained, found.missing), (2, 1, 0));
         assert!(found.whole().valid);
         let query =
-            super::super::Query { outcome: Some("failed".to_owned()), limit: 9, ..Default::default() };
-        let entries = super::super::log::page(&path, &query).unwrap();
+            crate::audit::Query { outcome: Some("failed".to_owned()), limit: 9, ..Default::default() };
+        let entries = crate::audit::log::page(&path, &query).unwrap();
         let entry = entries[0].read().unwrap();
         assert_eq!((entry.seq, entry.unchained, &*entry.actor, &*entry.prev), (0, true, "ann", ""));
         assert_eq!(count(&recorder.counts.lost), 1);
@@ -336,7 +336,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         recorder.record(draft(None, AuditOutcome::Refused));
         let entries =
-            super::super::log::page(&path, &super::super::Query { limit: 1000, ..Default::default() });
+            crate::audit::log::page(&path, &crate::audit::Query { limit: 1000, ..Default::default() });
         let entries: Vec<_> = entries.unwrap().iter().filter_map(ChainLine::read).collect();
         assert_eq!(entries.len(), 332);
         assert_eq!(entries.iter().map(|entry| entry.suppressed).sum::<u64>(), 70);

@@ -11,20 +11,16 @@ use std::sync::Arc;
 
 use gateway_core::config::model::DrainStreams;
 use gateway_core::limit::concurrency::Permit;
-use gateway_core::plugin::world::tasks::WorkerTask;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
-use super::Worker;
-use super::shared::Inbox;
 use crate::downstream::accept::{accept, serve};
-use crate::downstream::entrance::{Accepted, Entrance, Listening, UNIX_ADDRESS};
-use crate::downstream::{ConnectionControl, h3};
+use crate::downstream::h3;
+use crate::entrance::{Accepted, Entrance, Listening, UNIX_ADDRESS};
 use crate::load::Load;
-use crate::quic::{ServerRules, WorkerPort};
-use crate::udp::Question;
-use crate::udp::dtls::DtlsRules;
+use crate::registry::ConnectionControl;
 use crate::upstream::SWEEP;
+use crate::worker::{Inbox, Order, Worker};
 
 /// Connections taken out of one listener's queue when a drain begins.
 const MAX_BACKLOG: usize = 4096;
@@ -32,40 +28,6 @@ const MAX_BACKLOG: usize = 4096;
 const LAST_TURNS: usize = 64;
 /// A connection is handed to another worker when that one has so many fewer.
 const HANDOVER_MARGIN: usize = 2;
-
-/// What a worker is told from outside.
-#[derive(Debug)]
-pub enum Order {
-    /// Listen on this socket.
-    Listen(std::net::TcpListener, Entrance),
-    /// Serve plain HTTP on this Unix socket, which other workers listen on as well.
-    ListenUnix(std::os::unix::net::UnixListener),
-    /// Serve HTTP/3 on this socket.
-    Quic(std::net::UdpSocket, ServerRules, WorkerPort),
-    /// Serve datagrams on this socket.
-    Datagrams(std::net::UdpSocket, u16, Arc<DtlsRules>),
-    /// Take no more datagrams on this port; its sessions end.
-    EndDatagrams(u16),
-    /// Accept nothing more on this stream port; its sessions go on.
-    Unlisten(u16),
-    /// Ask the UDP ports about their sessions.
-    Ask(Question),
-    /// Copy the listening TCP sockets and the UDP sockets, for another process to use them as well.
-    Copy(std::sync::mpsc::Sender<OwnedFd>),
-    /// Do something for a plugin.
-    Run(WorkerTask),
-    /// Say that every order before this one was carried out. What begins after it sees the configuration published
-    /// before it.
-    Confirm(oneshot::Sender<()>),
-    /// End idle connections: memory or descriptors are short.
-    ShedIdle,
-    /// Accept nothing more, end idle connections, let the others finish.
-    Drain,
-    /// End the exchanges that are left of a drain; TCP streams and WebSockets go on.
-    EndExchanges,
-    /// End everything.
-    Stop,
-}
 
 impl Worker {
     /// Works until told to stop. To be run on a runtime of its own thread.

@@ -6,8 +6,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 
-use crate::command::CommandError;
 use crate::plan::{Expect, ExpectBody, Load, Message, Method, Pace, Plan, Protocol, Target, Timing};
+
+/// Flags that would have no effect on a target.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("{url} has one request in flight on a connection; -m is for HTTP/2, HTTP/3 and gRPC")]
+    OneAtATime { url: String },
+    #[error("--body is for POST over HTTP/1.1")]
+    BodyElsewhere,
+}
 
 /// How much load, for how long, and what the answers must be.
 #[derive(Debug, Clone, Args)]
@@ -159,13 +167,12 @@ impl LoadArgs {
     ///
     /// # Errors
     /// What would have no effect.
-    pub fn suits(&self, target: &Target) -> Result<(), CommandError> {
+    pub fn suits(&self, target: &Target) -> Result<(), LoadError> {
         if self.streams > 1 && !target.protocol.multiplexes() {
-            let why = "has one request in flight on a connection; -m is for HTTP/2, HTTP/3 and gRPC";
-            return Err(CommandError::Usage(format!("{} {why}", target.url())));
+            return Err(LoadError::OneAtATime { url: target.url() });
         }
         if self.body.is_some() && (target.protocol != Protocol::Http1 || self.method() != Method::Post) {
-            return Err(CommandError::Usage("--body is for POST over HTTP/1.1".to_owned()));
+            return Err(LoadError::BodyElsewhere);
         }
         Ok(())
     }
