@@ -15,8 +15,8 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
 use tokio::sync::Notify;
 
+use super::key_pair::ServerTlsError;
 use super::pem;
-use super::server::ServerTlsError;
 
 /// Which CAs clients' certificates must come from, and which of them are revoked, as the files were read.
 #[derive(Debug, Clone, PartialEq, Eq)]

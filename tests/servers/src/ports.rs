@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Below the ports that the kernel gives away by itself, so that no client's socket takes one in between.
 const FIRST: u16 = 10_240;
-/// Each process has a window of its own, while there are not more processes than windows.
-const WINDOW: u16 = 1_000;
-const WINDOWS: u16 = 22;
+/// Each process has a window of its own, while there are not more processes than windows. It has room for all ports of a run: one given
+/// twice would be taken from a server that a test has stopped to start it again.
+const WINDOW: u16 = 3_100;
+const WINDOWS: u16 = 7;
 /// The longest range that a test asks for.
 const LONGEST: u16 = 40;
 
