@@ -153,7 +153,7 @@ impl Failure {
     /// Names the setting of a proxy that prevents this failure, or none by an empty name, where the cause alone does not tell.
     #[must_use]
     pub fn prevented_by(mut self, setting: &'static str) -> Self {
-        self.source = self.source.map(|error| Box::new(PreventableError { setting, error }).into());
+        self.source = self.source.map(|error| PreventableError { setting, error }.into());
         self
     }
 

@@ -109,7 +109,7 @@ fn is_other(status: &Value, told: &[i64]) -> bool {
 
 fn say_other(status: &Value, address: &AdminAddress) -> u8 {
     print::error(format_args!(
-        "The process got the signal, but another process answers at {address}: {}. The log of the former says whether it reloaded.",
+        "The process got the signal, but another process answers at {address}, {}; the log of the former says whether it reloaded.",
         status["pid"]
     ));
     print::error("Specify the address of the former: --admin ADDRESS");

@@ -172,8 +172,8 @@ pub(super) fn find(wanted: &Wanted<'_>) -> Result<FoundGateway, u8> {
         }
     }
     // It becomes a line of a request.
-    if token.as_ref().is_some_and(|token| token.bytes().any(|byte| byte.is_ascii_control() || byte == b' ')) {
-        let from = "the admin token contains a space, a line end or another control character";
+    if token.as_ref().is_some_and(|token| token.bytes().any(|byte| byte.is_ascii_control())) {
+        let from = "the admin token contains a line end or another control character";
         return Err(misused(&format_args!("{from}; remove it from FERRUM_ADMIN_TOKEN or the token file")));
     }
     Ok(FoundGateway { address, token, unreadable })

@@ -50,7 +50,7 @@ fn files_that_can_not_be_used_are_named_with_the_place() {
         "wrong.yaml",
         "proxies:\n  - { id: a, listen_path: /, backend_host: a, backend_port: 80, bogus: 1 }\n",
     );
-    std::fs::write(folder.path("binary"), [0xff, 0xfe]).unwrap();
+    std::fs::write(folder.path("binary"), [0xc3, 0x28]).unwrap();
     std::fs::create_dir(folder.path("rules")).unwrap();
     folder.write("rules/a.conf", "SecRule ARGS \"@rx (\" \"id:1,deny\"\n");
     check(
@@ -96,7 +96,7 @@ fn arguments_that_the_gateway_rejects_are_wrong_usage() {
 #[test]
 fn a_token_that_can_not_be_sent_is_named() {
     let folder = Folder::new();
-    for token in ["abc\r", "abc\ndef", "a b"] {
+    for token in ["abc\r", "abc\ndef"] {
         let mut command = ferrum_edge(&folder);
         let output = command.args(["consumers"]).env("FERRUM_ADMIN_TOKEN", token).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
