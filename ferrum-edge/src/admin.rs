@@ -204,7 +204,7 @@ async fn connection(accepted: Accepted, service: AdminService, visit: AdminSessi
         let service = service.clone();
         request.extensions_mut().insert(peer.clone());
         async move {
-            let Some(_served) = visit.serve(door::HEALTH_PATHS.contains(&request.uri().path())).await else {
+            let Some(_served) = visit.serve(request.uri().path()).await else {
                 return Ok(problem::crowded());
             };
             service.call(request, is_encrypted).await

@@ -117,6 +117,7 @@ impl Gateway {
         let engine = Arc::new(Engine {
             tasks,
             meters: compiler.registry().world().meters().clone(),
+            world: compiler.registry().world().clone(),
             shared,
             telemetry,
             audit,

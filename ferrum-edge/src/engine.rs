@@ -48,6 +48,8 @@ use tls::{AdminTls, Frontend};
 pub(crate) struct Engine {
     pub(crate) tasks: PluginTasks,
     pub(crate) meters: Meters,
+    /// What plugins reach outside.
+    pub(crate) world: World,
     pub(crate) shared: Arc<SharedByWorkers>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) audit: Arc<Recorder>,
@@ -167,12 +169,12 @@ impl Engine {
 
     /// What plugins reach outside.
     pub(crate) fn world(&self) -> World {
-        self.compiler().registry().world().clone()
+        self.world.clone()
     }
 
     /// How much of its CPUs the gateway uses.
     pub(crate) fn busyness(&self) -> Busyness {
-        self.compiler().registry().world().busyness().clone()
+        self.world.busyness().clone()
     }
 
     /// Workers whose thread is gone; none, unless one panicked.

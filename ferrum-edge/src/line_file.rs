@@ -49,15 +49,15 @@ impl LineFile {
         Ok(Self { file, can_cut, torn })
     }
 
-    /// A file that is open already, whose last line is whole.
-    pub(crate) fn of(file: File, can_cut: bool) -> Self {
-        Self { file, can_cut, torn: false }
+    /// A file on a disk that is open already, whose last line is whole.
+    pub(crate) fn of(file: File) -> Self {
+        Self { file, can_cut: true, torn: false }
     }
 
     /// Standard output. What others wrote there is not touched.
     pub(crate) fn stdout() -> io::Result<Self> {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
-        Ok(Self::of(File::from(stdout), false))
+        Ok(Self { file: File::from(stdout), can_cut: false, torn: false })
     }
 
     pub(crate) fn file(&self) -> &File {

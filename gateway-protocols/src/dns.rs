@@ -98,6 +98,7 @@ fn reason(error: &NetError) -> String {
         {
             format!("the name server answered {}", found.response_code)
         }
+        NetError::Dns(ResponseError::ResponseCode(code)) => format!("the name server answered {code}"),
         NetError::Dns(ResponseError::NoRecordsFound(_)) => "the name has no such records".to_owned(),
         NetError::Timeout => "no name server answered in time".to_owned(),
         other => other.to_string(),
@@ -352,5 +353,40 @@ mod tests {
         assert!(ttl > Duration::from_secs(5) && ttl <= Duration::from_secs(7), "{ttl:?}");
         let (none, _) = server(&[(0, 0, 1, ".")]).services(&"_http._tcp.shop.test".into()).await.unwrap();
         assert!(none.is_empty(), "there is no such service");
+    }
+
+    /// A name server that answers each query with this code and no record.
+    fn refusing(code: u8) -> Arc<Dns> {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        thread::spawn(move || {
+            let mut query = [0; 1500];
+            while let Ok((length, client)) = socket.recv_from(&mut query) {
+                let name = query[12..length].iter().position(|byte| *byte == 0).unwrap_or(0);
+                let mut answer = vec![query[0], query[1], 0x81, 0x80 | code, 0, 1, 0, 0, 0, 0, 0, 0];
+                answer.extend_from_slice(&query[12..12 + name + 5]);
+                socket.send_to(&answer, client).unwrap();
+            }
+        });
+        Arc::new(Dns::with_servers(&[address]))
+    }
+
+    #[tokio::test]
+    async fn a_failed_lookup_says_what_the_name_server_answered() {
+        let host: Arc<str> = "shop.test".into();
+        let cases = [
+            (0, "the name has no such records"),
+            (2, "the name server answered Server Failure"),
+            (3, "the name does not exist (NXDOMAIN)"),
+            (5, "the name server answered Query Refused"),
+        ];
+        for (code, why) in cases {
+            let failed = refusing(code).resolve(&host, 80, None).await.unwrap_err().to_string();
+            assert_eq!(failed, format!("shop.test could not be resolved: {why}"), "code {code}");
+        }
+        assert_eq!(reason(&NetError::Timeout), "no name server answered in time");
+        let none = Arc::new(Dns { resolver: None, names: DashMap::new() });
+        let failed = none.resolve(&host, 80, None).await.unwrap_err().to_string();
+        assert_eq!(failed, "shop.test could not be resolved: this system has no resolver configuration");
     }
 }

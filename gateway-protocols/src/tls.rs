@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub(crate) use failure::{handshake_failure, is_about_certificate, refusal, remedy};
+pub(crate) use failure::{handshake_failure, is_about_certificate, preventing_setting, refusal, remedy};
 
 /// The one crypto provider, made once.
 pub fn provider() -> Arc<CryptoProvider> {

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { connection, logOut, resume, session } from './lib/api';
 import { draftSize, forget, loadSchemas } from './lib/objects';
 import { href, place } from './lib/router';
-import { status, troubles } from './lib/status';
+import { status, troubleCount } from './lib/status';
 import { t } from './strings';
 import { Notice } from './ui/basics';
 import { useAsk } from './ui/hooks';
@@ -174,7 +174,7 @@ const isShown = (name: string): boolean =>
   name === 'approvals' || name === 'workspaces' ? session.value?.mode === 'database' && (name === 'approvals' || !session.value.is_restricted) : session.value?.is_restricted ? RESTRICTED.includes(name) : name !== 'fleet' || !!status.value?.fleet;
 
 function Nav({ page }: { page: string }) {
-  const bad = troubles(status.value).filter((one) => one.kind === 'bad').length;
+  const bad = troubleCount(status.value).errors;
   return (
     <nav aria-label={t.nav.label}>
       {GROUPS.filter(([, pages]) => pages.some(isShown)).map(([group, pages]) => (

@@ -618,3 +618,51 @@ test('30,000 proxies are listed, searched and changed without a pause', async ()
     await gateway.end();
   }
 });
+
+test('what needs attention is what the status says, also of targets that only fail in traffic', async () => {
+  await withGateway(async (gateway) => {
+    const dead = { proxies: [{ id: 'dead', hosts: ['dead.example.com'], listen_path: '/', backend_host: '127.0.0.1', backend_port: 9 }] };
+    assert.equal((await gateway.api('POST', '/v1/batch', dead)).status, 200);
+    await gateway.send('dead.example.com', '/');
+    const page = await visit(browser, gateway, ADMIN);
+    await shows(page, 'proxies.dead 127.0.0.1:9: an attempt failed');
+    await shows(page, 'start the target, or correct its host and port');
+    const { data } = await gateway.api('GET', '/v1/status');
+    for (const one of data.problems.list) await shows(page, one.about);
+    await shows(page, String(data.problems.errors), 'nav [aria-current]');
+    await press(page, (await page.$eval('.troubles a', (link) => link.innerText)).trim());
+    await shows(page, 'dead', 'main h1');
+    await open(page, '#/explain');
+    await fill(page, '#url', 'http://dead.example.com/');
+    await press(page, 'Explain', 'main');
+    await shows(page, '127.0.0.1:9: the last attempt failed: connect_failed');
+    assert.deepEqual(page.wrong, []);
+    await page.browserContext().close();
+  });
+});
+
+test('only what the gateway accepts is called valid, and a stored object keeps its id', async () => {
+  await withGateway(async (gateway) => {
+    const page = await visit(browser, gateway, ADMIN);
+    await open(page, '#/routes/new');
+    await fill(page, `${field('/id')} input`, 'a b/c');
+    await fill(page, `${field('/backend_host')} input`, '127.0.0.1');
+    await fill(page, `${field('/backend_port')} input`, '80');
+    await shows(page, "can't be an id");
+    await shows(page, '1 problem', 'main [role=status]');
+    await fill(page, `${field('/id')} input`, 'abc');
+    await shows(page, 'Valid', 'main [role=status]');
+    await open(page, '#/routes/shop');
+    await press(page, 'YAML');
+    await page.waitForSelector('.code-editor');
+    await page.click('.code-editor');
+    await page.keyboard.down('Control');
+    await page.keyboard.press('a');
+    await page.keyboard.up('Control');
+    await page.keyboard.type('id: other\nlisten_path: /');
+    await shows(page, 'An object keeps its id');
+    await shows(page, '1 problem', 'main [role=status]');
+    assert.ok(!(await text(page)).includes('Review and apply'), 'what can not be read is not applied');
+    await page.browserContext().close();
+  });
+});

@@ -7,12 +7,13 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::Id;
+use gateway_core::config::problem::{Problem, Problems};
 use serde_json::{Map, Value, json};
 
 use super::field_changes::field_changes;
-use super::problem::{Refused, problem, store};
+use super::problem::{Refused, invalid, problem, store};
 use super::query::{nothing_else, pairs, switch, switch_on, value};
-use super::request::{AuthorizedRequest, expected, object, own_id, tagged};
+use super::request::{AuthorizedRequest, expected, object, tagged};
 use super::resources::{REVISION, answer};
 use crate::access::Role;
 use crate::source::database::{CommittedWrite, Documents, ObjectOutcome, Precondition, Request, WriteStep};
@@ -136,7 +137,10 @@ async fn write(
     let request = Request { steps, prune, rollback: None, expected, validate_only, note, grants, consent };
     let written = super::writing::write(asked, request).await?;
     let headers = [(REVISION, written.revision.to_string())];
-    let mut summary = summary(&written, validate_only, details);
+    let mut summary = summary(&written, validate_only);
+    if details {
+        summary["changes"] = changes(&written);
+    }
     if validate_only && details {
         fields(asked, &written, &mut summary).await?;
     } else if !validate_only {
@@ -185,8 +189,8 @@ pub(super) async fn fields(
     Ok(())
 }
 
-/// What was written, in numbers; with `details` object by object.
-pub(super) fn summary(written: &CommittedWrite, validate_only: bool, details: bool) -> Value {
+/// What was written, or would be, in numbers.
+pub(super) fn summary(written: &CommittedWrite, validate_only: bool) -> Value {
     let unchanged = written.ops.iter().filter(|(done, _)| *done == ObjectOutcome::Unchanged).count();
     let mut summary = json!({
         "revision": written.revision,
@@ -199,15 +203,17 @@ pub(super) fn summary(written: &CommittedWrite, validate_only: bool, details: bo
         summary["valid"] = json!(true);
         summary["needs_approval"] = json!(written.needs_approval);
     }
-    if details {
-        let changed = written.ops.iter().filter(|(done, _)| *done != ObjectOutcome::Unchanged);
-        let changes = changed.map(|(done, op)| {
-            let (kind, id) = op.key();
-            json!({ "kind": kind.as_str(), "id": id, "action": word(*done) })
-        });
-        summary["changes"] = Value::Array(changes.collect());
-    }
     summary
+}
+
+/// The changes of a write, object by object.
+pub(super) fn changes(written: &CommittedWrite) -> Value {
+    let changed = written.ops.iter().filter(|(done, _)| *done != ObjectOutcome::Unchanged);
+    let changes = changed.map(|(done, op)| {
+        let (kind, id) = op.key();
+        json!({ "kind": kind.as_str(), "id": id, "action": word(*done) })
+    });
+    changes.collect()
 }
 
 fn word(done: ObjectOutcome) -> &'static str {
@@ -219,10 +225,11 @@ fn word(done: ObjectOutcome) -> &'static str {
     }
 }
 
-/// The sections of a document as steps.
+/// The sections of a document as steps. Each item without a usable id is named, at its place.
 fn puts(document: Map<String, Value>, steps: &mut Vec<(String, WriteStep)>) -> Result<(), Refused> {
     // What is put and deleted at once would be left to the order in which that is done.
     let mut seen: NamedObjects = steps.iter().map(|(_, step)| (step.key().0, step.key().1.clone())).collect();
+    let mut problems = Problems::default();
     for (section, list) in document {
         let Some(kind) = ObjectKind::named(&section) else {
             return Err(bad(&format!(
@@ -234,13 +241,35 @@ fn puts(document: Map<String, Value>, steps: &mut Vec<(String, WriteStep)>) -> R
         };
         for (n, item) in list.into_iter().enumerate() {
             let at = format!("{section}[{n}]");
-            let Value::Object(document) = item else { return Err(bad(&format!("{at} is not an object"))) };
-            let Some(id) = own_id(&document)? else { return Err(bad(&format!("{at} has no `id`"))) };
-            once(&mut seen, kind, &id, &at)?;
-            steps.push((at, WriteStep::Put { kind, id, document, only: Precondition::Any }));
+            let Value::Object(document) = item else {
+                problems.add(at, "expected an object with an `id`");
+                continue;
+            };
+            match id_of(&document, &at) {
+                Err(wrong) => wrong.0.into_iter().for_each(|problem| _ = problems.push(problem)),
+                Ok(id) if !seen.insert((kind, id.clone())) => {
+                    problems
+                        .add(format!("{at}.id"), format!("the {} `{id}` is listed twice", kind.singular()));
+                }
+                Ok(id) => steps.push((at, WriteStep::Put { kind, id, document, only: Precondition::Any })),
+            }
         }
     }
-    Ok(())
+    if problems.0.is_empty() { Ok(()) } else { Err(Box::new(invalid(&problems))) }
+}
+
+/// The id of an item of a section; else what is wrong with it, at its place.
+fn id_of(document: &Map<String, Value>, at: &str) -> Result<Id, Problems> {
+    let mut problems = match document.get("id") {
+        Some(Value::String(id)) => match id.parse::<Id>() {
+            Ok(id) => return Ok(id),
+            Err(problems) => problems,
+        },
+        None | Some(Value::Null) => Problems(vec![Problem::new("id", "`id` is missing")]),
+        Some(_) => Problems(vec![Problem::new("id", "expected a string")]),
+    };
+    problems.0.iter_mut().for_each(|problem| problem.path = format!("{at}.id"));
+    Err(problems)
 }
 
 /// `{"proxies": ["a", "b"]}` as steps.
@@ -255,7 +284,9 @@ fn deletions(gone: Value, steps: &mut Vec<(String, WriteStep)>) -> Result<(), Re
             let at = format!("delete.{section}[{n}]");
             let id = id.as_str().and_then(|id| id.parse::<Id>().ok());
             let Some(id) = id else { return Err(bad(&format!("{at} is not a valid id"))) };
-            once(&mut seen, kind, &id, &at)?;
+            if !seen.insert((kind, id.clone())) {
+                return Err(bad(&format!("{at}: the {} `{id}` is listed twice", kind.singular())));
+            }
             steps.push((at, WriteStep::Delete { kind, id, only: Precondition::Present }));
         }
     }
@@ -264,14 +295,6 @@ fn deletions(gone: Value, steps: &mut Vec<(String, WriteStep)>) -> Result<(), Re
 
 /// Objects that a request names.
 type NamedObjects = std::collections::HashSet<(ObjectKind, Id)>;
-
-/// Refuses an object that was named already.
-fn once(seen: &mut NamedObjects, kind: ObjectKind, id: &Id, at: &str) -> Result<(), Refused> {
-    match seen.insert((kind, id.clone())) {
-        true => Ok(()),
-        false => Err(bad(&format!("{at}: the {} `{id}` is listed twice", kind.singular()))),
-    }
-}
 
 fn bad(detail: &str) -> Refused {
     Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail))

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::ObjectKind;
 use serde_json::{Value, json};
 
-use super::bulk::summary;
+use super::bulk::{changes, summary};
 use super::problem::{Refused, problem, refused, store};
 use super::query::{nothing_else, number, page_size, pairs, switch, value};
 use super::request::{AuthorizedRequest, expected, tagged};
@@ -127,8 +127,9 @@ pub(super) async fn approve(
         };
         let written = write(&asked, request).await?;
         let headers = [(REVISION, written.revision.to_string())];
-        let document = Json(summary(&written, validate_only, true));
-        Ok(tagged((headers, document).into_response(), written.revision))
+        let mut document = summary(&written, validate_only);
+        document["changes"] = changes(&written);
+        Ok(tagged((headers, Json(document)).into_response(), written.revision))
     };
     answer(approved.await)
 }

@@ -36,7 +36,7 @@ use crate::access::Caller;
 use challenges::Challenges;
 pub(super) use passkey_login::{ConsoleHost, no_randomness};
 use provider::ProviderLogins;
-use sessions::{Credential, Session, Sessions};
+use sessions::{Credential, Purpose, Session, Sessions};
 use throttle::Throttle;
 
 /// Under which the pages call the admin API.
@@ -128,8 +128,8 @@ impl Console {
     ) -> Result<Session, Refused> {
         let ended = || unauthorized("Log in; the session has ended or there was none");
         let key = cookie::read(headers, is_encrypted).ok_or_else(ended)?;
-        let is_use = !headers.contains_key(POLL);
-        let (mut session, credential) = self.sessions.find(&key, is_use).ok_or_else(ended)?;
+        let purpose = if headers.contains_key(POLL) { Purpose::Refresh } else { Purpose::Use };
+        let (mut session, credential) = self.sessions.find(&key, purpose).ok_or_else(ended)?;
         let is_good = match credential {
             Credential::Token(bearer) => match admin.access().and_then(|access| access.bearer(&bearer)) {
                 Ok(caller) => {

@@ -138,9 +138,9 @@ impl AdminSession {
         }
     }
 
-    /// A place for a request; those for health need none. `None` when there was none for too long.
-    pub(super) async fn serve(&self, is_health: bool) -> Option<Served<'_>> {
-        let place = match is_health {
+    /// A place for a request for `path`; those for health need none. `None` when there was none for too long.
+    pub(super) async fn serve(&self, path: &str) -> Option<Served<'_>> {
+        let place = match HEALTH_PATHS.contains(&path) {
             true => None,
             false => {
                 let place = tokio::time::timeout(PLACE_TIMEOUT, self.door.places.acquire());
@@ -184,19 +184,19 @@ mod tests {
         let visit = door.enter();
         let mut served = Vec::new();
         for _ in 0..MAX_REQUESTS {
-            served.push(visit.serve(false).await.unwrap());
+            served.push(visit.serve("/v1/status").await.unwrap());
         }
-        assert!(visit.serve(false).await.is_none());
-        assert!(visit.serve(true).now_or_never().flatten().is_some());
+        assert!(visit.serve("/v1/status").await.is_none());
+        assert!(visit.serve("/livez").now_or_never().flatten().is_some());
         served.pop();
-        assert!(visit.serve(false).await.is_some());
+        assert!(visit.serve("/v1/status").await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_that_asks_nothing_goes_for_a_new_one() {
         let door = Door::new();
         let visits: Vec<_> = (0..MAX_CONNECTIONS).map(|_| door.enter()).collect();
-        let served = visits[0].serve(false).await;
+        let served = visits[0].serve("/v1/status").await;
         let new = door.enter();
         let stays =
             |visit: &AdminSession| visit.during(std::future::pending::<()>()).now_or_never().is_none();

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::bulk::{fields, summary};
+use super::bulk::{changes, fields, summary};
 use super::problem::{Refused, problem, store};
 use super::query::{nothing_else, number, page_size, pairs, switch, value};
 use super::request::{AuthorizedRequest, expected, tagged};
@@ -116,7 +116,10 @@ pub(super) async fn rollback(
         };
         let written = super::writing::write(&asked, request).await?;
         let headers = [(REVISION, written.revision.to_string())];
-        let mut summary = summary(&written, validate_only, details);
+        let mut summary = summary(&written, validate_only);
+        if details {
+            summary["changes"] = changes(&written);
+        }
         if validate_only && details {
             fields(&asked, &written, &mut summary).await?;
         }

@@ -95,7 +95,11 @@ fn redis(snapshot: &Snapshot, engine: &Engine) -> Value {
     let known = used.filter_map(|(labels, up)| Some((labels.into_iter().next()?, up)));
     let servers = snapshot.settings.redis.as_ref();
     let known = known.filter(|(name, _)| servers.is_some_and(|servers| servers.contains_key(name)));
-    known.map(|(name, up)| json!({ "name": name, "up": up == 1 })).collect()
+    let shown = |(name, up): (Box<str>, i64)| {
+        let last_error = if up == 1 { None } else { engine.world.redis_error(&name) };
+        json!({ "name": name, "up": up == 1, "last_error": last_error })
+    };
+    known.map(shown).collect()
 }
 
 /// What the gateway is in a fleet; `null` outside of one.

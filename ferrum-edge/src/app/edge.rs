@@ -47,6 +47,7 @@ impl Gateway {
     /// The settings that a control plane runs with: it carries no traffic.
     pub(super) fn without_traffic(settings: &Settings) -> Arc<Settings> {
         let mut settings = settings.clone();
+        settings.carries_traffic = false;
         (settings.http, settings.https, settings.http_socket) = (None, None, None);
         (settings.additional_http, settings.additional_https) = (Box::default(), Box::default());
         settings.http3 = false;

@@ -51,7 +51,7 @@ impl Log {
         let mut options = OpenOptions::new();
         let mut file = options.append(true).read(true).create(true).mode(0o600).open(path).map_err(failed)?;
         let tip = last(&mut file).map_err(failed)?;
-        Ok((Self { path: path.to_owned(), lines: LineFile::of(file, true) }, tip))
+        Ok((Self { path: path.to_owned(), lines: LineFile::of(file) }, tip))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::address::AdminAddress;
 use super::database::DatabaseArgs;
 use super::running::{self, FoundGateway, Wanted};
-use super::{FAILED, print};
+use super::{FAILED, MISUSED, print};
 use crate::access::Access;
 use crate::app::Gateway;
 use crate::source::database::Database;
@@ -63,9 +63,14 @@ pub(super) enum Unfollowed {
     Refused(AdminResponse),
 }
 
-const OTHER_GATEWAY: &str = "Say where one does: --admin ADDRESS";
+/// The exit code for an answer that is an error: the gateway checks some arguments.
+pub(super) fn exit_code(answer: &AdminResponse) -> u8 {
+    if answer.status == 400 { MISUSED } else { FAILED }
+}
+
+const OTHER_GATEWAY: &str = "Specify its address: --admin ADDRESS";
 const OTHER_GATEWAY_OR_DATABASE: &str =
-    "Say where one does: --admin ADDRESS, or which database is meant: --db-url URL";
+    "Specify the address of a gateway: --admin ADDRESS, or a database: --db-url URL";
 
 /// For one answer; a change of a large configuration takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -131,6 +136,7 @@ impl AdminArgs {
         let database = Database::for_tools(location, access).map_err(|problems| failed(&problems))?;
         // Which Redis servers the gateways know is not in the database.
         let settings = Settings {
+            carries_traffic: false,
             http: None,
             https: None,
             workers: 1,
@@ -184,7 +190,7 @@ impl Admin {
             Ok(AdminResponse { status: 200..300, body }) => Ok(body),
             Ok(answer) => {
                 self.tell(&answer);
-                Err(FAILED)
+                Err(exit_code(&answer))
             }
             Err(error) => {
                 print::error(format_args!("No gateway answers at {}: {error}", self.address));
@@ -241,15 +247,16 @@ impl Admin {
 
     /// Reads the lines of an answer as they come, for as long as `take` wants more.
     pub(super) fn follow(&self, path: &str, take: impl FnMut(&str) -> bool) -> Result<(), u8> {
-        self.try_follow(path, take).map_err(|error| {
-            match error {
-                Unfollowed::Refused(answer) => self.tell(&answer),
-                Unfollowed::Away(error) => {
-                    print::error(format_args!("No gateway answers at {}: {error}", self.address));
-                    print::error(self.elsewhere);
-                }
+        self.try_follow(path, take).map_err(|error| match error {
+            Unfollowed::Refused(answer) => {
+                self.tell(&answer);
+                exit_code(&answer)
             }
-            FAILED
+            Unfollowed::Away(error) => {
+                print::error(format_args!("No gateway answers at {}: {error}", self.address));
+                print::error(self.elsewhere);
+                FAILED
+            }
         })
     }
 

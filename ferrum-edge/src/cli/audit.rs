@@ -156,6 +156,9 @@ fn verify_files(args: &AuditArgs) -> Result<u8, u8> {
         newest(&args.file, &query).map(|lines| lines.first().map(ChainLine::tip))
     });
     let code = told(args, &verified, found.transpose()?.flatten())?;
+    if let (0, Some(file)) = (checked.verified.entries + checked.unchained, args.file.first()) {
+        return Ok(print::nothing_checked(file, "entry"));
+    }
     Ok(if checked.missing > 0 && !args.partial { FAILED } else { code })
 }
 

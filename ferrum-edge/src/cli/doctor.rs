@@ -143,7 +143,7 @@ pub(super) fn doctor(args: &DoctorArgs, registry: Registry) -> u8 {
         Err(problems) => {
             for problem in &problems.0 {
                 let remedy = problem.shown_remedy().unwrap_or(CORRECT);
-                findings.error("configuration", problem.path.as_str(), problem.message.as_str(), remedy);
+                findings.error("configuration", problem.place(), problem.message.as_str(), remedy);
             }
         }
     }
@@ -161,7 +161,7 @@ pub(super) fn doctor(args: &DoctorArgs, registry: Registry) -> u8 {
                 findings.warning("configuration", warning.path, warning.message, warning.remedy);
             }),
             Err(Problems(problems)) => problems.iter().for_each(|problem| {
-                findings.error("configuration", problem.path.as_str(), problem.message.as_str(), CORRECT);
+                findings.error("configuration", problem.place(), problem.message.as_str(), CORRECT);
             }),
         }
         if !args.offline {

@@ -9,7 +9,7 @@ use gateway_core::config::file::{self, KeepReferences, Origin, References};
 use gateway_core::plugin::Registry;
 use serde_json::Value;
 
-use super::admin::{Admin, AdminArgs, tell};
+use super::admin::{Admin, AdminArgs, exit_code, tell};
 use super::changes::is_pending;
 use super::traffic;
 use super::{BAD_CONFIG, DIFFERENT, FAILED, MISUSED, PENDING, print};
@@ -157,15 +157,22 @@ fn shortened(text: &str) -> String {
 
 /// Puts what a file has; what else there is stays.
 pub(super) fn apply(args: &ApplyArgs, registry: Registry) -> u8 {
-    put(args, false, registry)
+    put(args, Rest::Kept, registry)
 }
 
 /// As `apply`; with `--prune` what the file doesn't have goes.
 pub(super) fn sync(args: &SyncArgs, registry: Registry) -> u8 {
-    put(&args.apply, args.prune, registry)
+    put(&args.apply, if args.prune { Rest::Deleted } else { Rest::Kept }, registry)
 }
 
-fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
+/// What becomes of objects that the file does not contain.
+#[derive(Debug, Clone, Copy)]
+enum Rest {
+    Kept,
+    Deleted,
+}
+
+fn put(args: &ApplyArgs, rest: Rest, registry: Registry) -> u8 {
     // Who only checks makes no database either.
     let writes = !args.dry_run && !args.plan;
     let admin = if !writes { args.admin.open_existing(registry) } else { args.admin.open(registry) };
@@ -178,9 +185,9 @@ fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
             (_, true) => "&validate_only",
             _ => "",
         };
-        let path = match prune {
-            true => format!("/v1/import?note={note}{check}"),
-            false => format!("/v1/batch?note={note}{check}"),
+        let path = match rest {
+            Rest::Deleted => format!("/v1/import?note={note}{check}"),
+            Rest::Kept => format!("/v1/batch?note={note}{check}"),
         };
         let answer = send(&admin, &path, &args.file, &document)?;
         if args.plan {
@@ -262,7 +269,7 @@ fn send(admin: &Admin, path: &str, file: &Path, document: &Value) -> Result<Valu
         }
         _ => {
             tell(&answer);
-            Err(if answer.status == 401 || answer.status == 403 { MISUSED } else { FAILED })
+            Err(exit_code(&answer))
         }
     }
 }

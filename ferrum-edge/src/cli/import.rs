@@ -92,7 +92,7 @@ pub(super) fn import(args: &ImportArgs, _registry: &Registry) -> u8 {
 /// Prints the configuration on standard output, and the report on standard error.
 #[cfg(feature = "import")]
 pub(super) fn import(args: &ImportArgs, registry: &Registry) -> u8 {
-    use gateway_import::{Disk, Files};
+    use gateway_import::Disk;
 
     let mut sources = Vec::new();
     for path in &args.files {
@@ -102,14 +102,14 @@ pub(super) fn import(args: &ImportArgs, registry: &Registry) -> u8 {
                 "{}: the folder contains none of {names}; name the file",
                 path.display()
             ));
-            return FAILED;
+            return BAD_CONFIG;
         };
         let path = &path;
-        match Disk.read(path) {
+        match crate::source::file::read_text(path) {
             Ok(text) => sources.push((path.display().to_string(), text)),
             Err(error) => {
                 print::error(format_args!("{}: {error}", path.display()));
-                return FAILED;
+                return BAD_CONFIG;
             }
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn init(args: &InitArgs, registry: &Registry) -> u8 {
         return MISUSED;
     };
     // Never write a file that `check` rejects.
-    if let Err(problems) = file::parse(&text, "ferrum.yaml", registry) {
+    if let Err(problems) = file::parse(&text, &args.file.display().to_string(), registry) {
         print::error(problems);
         return MISUSED;
     }

@@ -94,11 +94,20 @@ pub(super) fn put_back(path: &Path) -> Result<(), PidFileError> {
     written.map_err(|source| PidFileError::Unwritable { path: path.display().to_string(), source })
 }
 
+/// What another gateway's pid file means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OtherGateway {
+    /// This one must not start.
+    Refused,
+    /// This one takes its place.
+    Replaced,
+}
+
 /// Refuses to start with a pid file that is something else, and with another gateway's, unless that is to be replaced.
 ///
 /// # Errors
 /// [`PidFileError::Foreign`], [`PidFileError::Running`], [`PidFileError::Unreadable`]
-pub(super) fn check(path: &Path, replaces: bool) -> Result<(), PidFileError> {
+pub(super) fn check(path: &Path, other: OtherGateway) -> Result<(), PidFileError> {
     let shown = || path.display().to_string();
     let unreadable = |source| PidFileError::Unreadable { path: shown(), source };
     let about = match fs::metadata(path) {
@@ -110,7 +119,9 @@ pub(super) fn check(path: &Path, replaces: bool) -> Result<(), PidFileError> {
         return Err(PidFileError::Foreign { path: shown() });
     }
     match running(path) {
-        Ok(Some(running)) if !replaces => Err(PidFileError::Running { path: shown(), pid: running.pid() }),
+        Ok(Some(running)) if other == OtherGateway::Refused => {
+            Err(PidFileError::Running { path: shown(), pid: running.pid() })
+        }
         // An empty one, or one of a process that is no gateway, is left over.
         _ => Ok(()),
     }
@@ -168,21 +179,27 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ferrum-pid-file-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("pid");
-        assert!(check(&path, false).is_ok(), "there is none");
+        assert!(check(&path, OtherGateway::Refused).is_ok(), "there is none");
         // One above the highest id that Linux gives.
         let (ours, nobody) = (format!("{}\n", std::process::id()), "4194304\n");
         for free in ["", "\n", nobody, &ours] {
             fs::write(&path, free).unwrap();
-            assert!(check(&path, false).is_ok() && check(&path, true).is_ok(), "{free:?}");
+            assert!(
+                check(&path, OtherGateway::Refused).is_ok() && check(&path, OtherGateway::Replaced).is_ok(),
+                "{free:?}"
+            );
         }
         for foreign in ["precious", "-1", "12 34", "1.5", "12\nx", &"1".repeat(65)] {
             fs::write(&path, foreign).unwrap();
-            for replaces in [false, true] {
-                let refused = check(&path, replaces).expect_err("it is no pid file");
+            for other in [OtherGateway::Refused, OtherGateway::Replaced] {
+                let refused = check(&path, other).expect_err("it is no pid file");
                 assert!(matches!(refused, PidFileError::Foreign { .. }), "{foreign}: {refused}");
             }
         }
-        assert!(matches!(check(&folder, false), Err(PidFileError::Foreign { .. })), "a folder");
+        assert!(
+            matches!(check(&folder, OtherGateway::Refused), Err(PidFileError::Foreign { .. })),
+            "a folder"
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 
 use super::FAILED;
 use crate::export::program_log;
@@ -25,6 +26,12 @@ pub(super) fn raw(text: fmt::Arguments<'_>) {
 /// A number of things: `1 error`, `2 errors`.
 pub(super) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Says that a file had nothing to check, and returns the exit code: a check of nothing is no success.
+pub(super) fn nothing_checked(file: &Path, what: &str) -> u8 {
+    error(format_args!("{}: there is no {what} in it, so nothing was checked", file.display()));
+    FAILED
 }
 
 /// Prints a line that is no result; it does not matter whether anybody reads it.

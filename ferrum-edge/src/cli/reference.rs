@@ -4,6 +4,7 @@ mod markdown;
 
 use clap::{Args, CommandFactory, ValueEnum};
 use gateway_core::config::file::File;
+use gateway_core::config::nearest::nearest;
 use gateway_core::config::resolve::feature_of_plugin;
 use gateway_core::config::settings::SETTINGS;
 use gateway_core::plugin::{Entry, Registry};
@@ -75,7 +76,13 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
             Some(feature) => print::error(format_args!(
                 "The plugin `{name}` is not in this build; build it with the feature `{feature}`."
             )),
-            None => print::error("There is no plugin of this name; `ferrum-edge plugins` lists them."),
+            None => {
+                let near = nearest(name, registry.entries().iter().map(|entry| entry.name));
+                let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
+                print::error(format_args!(
+                    "There is no plugin `{name}`{near}; `ferrum-edge plugins` lists them."
+                ));
+            }
         }
         return super::MISUSED;
     }
@@ -183,7 +190,7 @@ pub(super) fn settings() -> u8 {
 const COMMAND_LINE: &[(&str, &str)] = &[
     (
         "FERRUM_SPEC",
-        "The configuration file, as --spec. Default ./ferrum.yaml, ./ferrum.json, /etc/ferrum/ferrum.yaml.",
+        "The configuration file, as --spec. Default ./ferrum.yaml, ./ferrum.json, /etc/ferrum-edge/ferrum-edge.yaml, /etc/ferrum/ferrum.yaml.",
     ),
     ("FERRUM_FILE_CONFIG_PATH", "Older name of FERRUM_SPEC."),
     ("FERRUM_PID_FILE", "File with the process ID, as --pid-file. Default none."),

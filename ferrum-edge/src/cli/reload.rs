@@ -109,10 +109,10 @@ fn is_other(status: &Value, told: &[i64]) -> bool {
 
 fn say_other(status: &Value, address: &AdminAddress) -> u8 {
     print::error(format_args!(
-        "Told the process, but it is another one that answers at {address}, {}; the log says whether it reloaded.",
+        "The process got the signal, but another process answers at {address}, {}; the log of the former says whether it reloaded.",
         status["pid"]
     ));
-    print::error("Say where the one that was told answers: --admin ADDRESS");
+    print::error("Specify the address of the former: --admin ADDRESS");
     FAILED
 }
 

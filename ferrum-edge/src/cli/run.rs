@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::database::DatabaseArgs;
 use super::handover::{self, HandoverError, Offer, Predecessor, Turn};
 use super::notify::{self, ServiceState};
-use super::pid_file::{self, PidFile};
+use super::pid_file::{self, OtherGateway, PidFile};
 use super::running::{RunningFile, RunningGateway};
 use super::used_ports;
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, descriptors, logs, print};
@@ -27,7 +27,7 @@ use crate::access::Access;
 use crate::access::environment::access_given;
 use crate::access::kept_token::kept_access;
 use crate::app::admin::AdminSockets;
-use crate::app::{Addresses, Gateway, ReloadError};
+use crate::app::{Addresses, Gateway, ReloadError, StartError};
 use crate::control::discovery;
 use crate::source::audited_file as audit;
 use crate::source::file::Source;
@@ -164,7 +164,7 @@ pub(super) fn serve(
             let process = match Process::start(source, config, flags, model, registry) {
                 Ok(process) => process,
                 Err(error) => {
-                    print::error(error);
+                    print::error(format_args!("{error}{}", port_holder(&*error)));
                     return Ok(FAILED);
                 }
             };
@@ -200,6 +200,11 @@ fn is_denied(model: &Model, registry: &Registry) -> bool {
     !warnings.is_empty()
 }
 
+/// The process that has the port of a listener, as the end of a message; empty if it is not known.
+fn port_holder(error: &(dyn std::error::Error + 'static)) -> String {
+    error.downcast_ref().and_then(StartError::port_holder).unwrap_or_default()
+}
+
 /// Logs warnings.
 fn warn(warnings: &[Warning]) {
     for warning in warnings.iter().take(MAX_WARNINGS) {
@@ -232,7 +237,8 @@ impl<'s> Process<'s> {
         model: Model,
         registry: Registry,
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        flags.pid_file.as_deref().map(|path| pid_file::check(path, flags.replace)).transpose()?;
+        let other = if flags.replace { OtherGateway::Replaced } else { OtherGateway::Refused };
+        flags.pid_file.as_deref().map(|path| pid_file::check(path, other)).transpose()?;
         let settings = model.settings.clone();
         // Tokens that can't be used are refused here, not at the first request that has one.
         let is_without_token = access_given()?.is_empty();

@@ -171,6 +171,11 @@ pub(super) fn find(wanted: &Wanted<'_>) -> Result<FoundGateway, u8> {
             Err(_) => {}
         }
     }
+    // It becomes a line of a request.
+    if token.as_ref().is_some_and(|token| token.bytes().any(|byte| byte.is_ascii_control())) {
+        let from = "the admin token contains a line end or another control character";
+        return Err(misused(&format_args!("{from}; remove it from FERRUM_ADMIN_TOKEN or the token file")));
+    }
     Ok(FoundGateway { address, token, unreadable })
 }
 
@@ -181,7 +186,7 @@ fn choose(running: &[RunningGateway], wanted: &Wanted<'_>) -> Result<AdminAddres
     if let Some(address) = of_pid.and_then(RunningGateway::address) {
         return Ok(address);
     }
-    if let Some(spec) = wanted.spec.path() {
+    if let Some(spec) = wanted.spec.path_here() {
         let absolute = std::path::absolute(&spec).ok();
         let mut same = running.iter().filter(|one| one.spec.is_some() && one.spec == absolute);
         // During a replacement, two processes run with the same file and the same address.
@@ -192,7 +197,7 @@ fn choose(running: &[RunningGateway], wanted: &Wanted<'_>) -> Result<AdminAddres
     }
     let addresses: Vec<_> = running.iter().filter_map(RunningGateway::address).collect();
     match addresses.as_slice() {
-        [] => Ok(AdminAddress::default()),
+        [] => Ok(wanted.spec.path().and_then(configured).unwrap_or_default()),
         [first, rest @ ..] if rest.iter().all(|one| one == first) => Ok(first.clone()),
         all if all.contains(&AdminAddress::default()) => Ok(AdminAddress::default()),
         _ => {

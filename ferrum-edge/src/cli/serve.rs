@@ -47,6 +47,14 @@ pub(super) fn serve(args: ServeArgs, registry: Registry) -> u8 {
             return MISUSED;
         }
     };
+    if !root.is_dir() {
+        print::error(format_args!("{} is not a folder; name the folder it is in", folder.display()));
+        return MISUSED;
+    }
+    if let Err(error) = std::fs::read_dir(&root) {
+        print::error(format_args!("{} can't be served: {error}", folder.display()));
+        return MISUSED;
+    }
     if let Some(page) = args.spa.as_deref().filter(|page| !root.join(page.trim_start_matches('/')).is_file())
     {
         print::error(format_args!("--spa {page}: there is no such file in {}", root.display()));

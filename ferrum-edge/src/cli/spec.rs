@@ -8,14 +8,15 @@ use super::print;
 use crate::source::file::{Source, Spec};
 
 /// Where `run` and the others look when nobody says where.
-const PLACES: [&str; 3] = ["ferrum.yaml", "ferrum.json", "/etc/ferrum/ferrum.yaml"];
+const PLACES: [&str; 4] =
+    ["ferrum.yaml", "ferrum.json", "/etc/ferrum-edge/ferrum-edge.yaml", "/etc/ferrum/ferrum.yaml"];
 /// Another name the variable is known by.
 const OTHER_VARIABLE: &str = "FERRUM_FILE_CONFIG_PATH";
 
 /// Which configuration is meant.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SpecArgs {
-    /// The configuration, YAML or JSON [default: ./ferrum.yaml, ./ferrum.json, /etc/ferrum/ferrum.yaml]
+    /// The configuration, YAML or JSON [default: ./ferrum.yaml, ./ferrum.json, /etc/ferrum-edge/ferrum-edge.yaml, /etc/ferrum/ferrum.yaml]
     #[arg(long, short, env = "FERRUM_SPEC", value_name = "FILE")]
     pub spec: Option<PathBuf>,
 }
@@ -29,8 +30,17 @@ impl SpecArgs {
 
     /// The file meant: as said, else the first there is.
     pub(super) fn path(&self) -> Option<PathBuf> {
-        let said = self.spec.clone().or_else(|| std::env::var_os(OTHER_VARIABLE).map(PathBuf::from));
-        said.or_else(|| PLACES.iter().map(PathBuf::from).find(|path| path.exists()))
+        self.said().or_else(|| PLACES.iter().map(PathBuf::from).find(|path| path.exists()))
+    }
+
+    /// The same without the files of the whole machine.
+    pub(super) fn path_here(&self) -> Option<PathBuf> {
+        let mut places = PLACES.iter().map(PathBuf::from).filter(|path| path.is_relative());
+        self.said().or_else(|| places.find(|path| path.exists()))
+    }
+
+    fn said(&self) -> Option<PathBuf> {
+        self.spec.clone().or_else(|| std::env::var_os(OTHER_VARIABLE).map(PathBuf::from))
     }
 
     /// The settings of the gateway as a whole, in database mode: a file is not needed.

@@ -75,7 +75,9 @@ fn text(status: &Value, is_running: bool) {
         row("overload", word(&status["overload"]["level"]));
     }
     let config = &status["config"];
-    let since = config["applied_at"].as_str().map(|at| format!(", applied at {at}")).unwrap_or_default();
+    // A database is read by this command, and applied by none.
+    let since = config["applied_at"].as_str().filter(|_| is_running);
+    let since = since.map(|at| format!(", applied at {at}")).unwrap_or_default();
     row("revision", format!("{}{since}", word(&config["revision"])));
     let proxies = &status["proxies"];
     let closed = format!("{}, {} closed", word(&proxies["count"]), word(&proxies["quarantined_count"]));
@@ -130,9 +132,9 @@ fn problems(problems: &Value) {
         let about = word(&problem["about"]);
         let about = if about.is_empty() { about } else { format!("{about}: ") };
         let (level, code) = (word(&problem["level"]), word(&problem["code"]));
-        print::line(format_args!("{level:<8}{code:<22}{about}{}", word(&problem["message"])));
+        print::line(format_args!("{level:<8}{code:<21} {about}{}", word(&problem["message"])));
         let remedy = word(&problem["remedy"]);
-        if problem["level"] == "error" && !remedy.is_empty() {
+        if !remedy.is_empty() {
             print::line(format_args!("{:<30}-> {remedy}", ""));
         }
     }

@@ -92,6 +92,9 @@ pub(super) fn compare(spec: &Path, log: &Path, registry: Registry) -> u8 {
     if unread > 0 {
         print::error(format_args!("{unread} lines are no access records in JSON, and are left out"));
     }
+    if compared == 0 {
+        return print::nothing_checked(log, "record of a request in JSON");
+    }
     if changed > 0 { DIFFERENT } else { 0 }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 
-use gateway_core::config::model::{Model, Settings, Traffic};
+use gateway_core::config::model::{Model, Settings, Traffic, Transport};
 use gateway_protocols::downstream::bind;
 
 use crate::engine::port_holder;
@@ -49,33 +49,34 @@ pub(super) fn refuse(model: &Model) -> Result<(), PortTaken> {
 pub(super) fn unusable(model: &Model) -> Vec<UsedPort> {
     let tried =
         listen_addresses(model).into_iter().filter(|(address, ..)| address.port() != 0).take(MAX_PORTS);
-    let used = tried.filter_map(|(address, is_datagram, setting)| {
-        let error = bind::check_unused(address, is_datagram).err()?;
+    let used = tried.filter_map(|(address, transport, setting)| {
+        let error = bind::check_unused(address, transport).err()?;
         let is_used = error.kind() == io::ErrorKind::AddrInUse;
-        let owner = if is_used { port_holder::find(address.port(), is_datagram) } else { None };
+        let owner = if is_used { port_holder::find(address.port(), transport) } else { None };
         Some(UsedPort { setting, address, error, owner })
     });
     used.collect()
 }
 
-/// The addresses that the gateway would listen on, whether each is for datagrams, and the setting that names it.
-fn listen_addresses(model: &Model) -> BTreeSet<(SocketAddr, bool, String)> {
+/// The addresses that the gateway would listen on, the transport of each, and the setting that names it.
+fn listen_addresses(model: &Model) -> BTreeSet<(SocketAddr, Transport, String)> {
     let settings: &Settings = &model.settings;
-    let named = |name: &str, is_datagram: bool| {
+    let named = |name: &str, transport: Transport| {
         let name = format!("gateway.{name}");
-        move |address| (address, is_datagram, name.clone())
+        move |address| (address, transport, name.clone())
     };
-    let http = settings.http_addresses().map(named("http", false));
-    let https = settings.https_addresses().map(named("https", false));
-    let http3 = settings.http3_addresses().map(named("https", true));
-    let admin = settings.admin.into_iter().map(named("admin", false));
+    let http = settings.http_addresses().map(named("http", Transport::Tcp));
+    let https = settings.https_addresses().map(named("https", Transport::Tcp));
+    let http3 = settings.http3_addresses().map(named("https", Transport::Udp));
+    let admin = settings.admin.into_iter().map(named("admin", Transport::Tcp));
     let mut tried: BTreeSet<_> = http.chain(https).chain(http3).chain(admin).collect();
     for proxy in &model.proxies {
         let Traffic::Stream(rules) = &proxy.traffic else { continue };
         let (first, last) = rules.listen_ports;
         for port in (first..=last).take(MAX_PORTS.saturating_sub(tried.len())) {
             let address = SocketAddr::new(settings.stream_address, port);
-            tried.insert((address, rules.is_datagram, format!("proxies.{}", proxy.id.as_str())));
+            let transport = if rules.is_datagram { Transport::Udp } else { Transport::Tcp };
+            tried.insert((address, transport, format!("proxies.{}", proxy.id.as_str())));
         }
     }
     tried

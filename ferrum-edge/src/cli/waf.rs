@@ -161,7 +161,7 @@ fn check(args: &CheckArgs) -> u8 {
         }
         match &summary {
             Some(it) => print::line(format_args!("{} rules, {} of them active", it.written, it.active)),
-            None => print::line(format_args!("{errors} problems")),
+            None => print::line(print::counted(errors as u64, "problem")),
         }
     }
     if summary.is_some() { 0 } else { BAD_CONFIG }

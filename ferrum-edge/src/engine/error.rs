@@ -4,9 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use gateway_core::config::model::Transport;
 use gateway_core::config::problem::Problems;
 use gateway_protocols::tls::server::ServerTlsError;
 
+use super::port_holder;
 use crate::audit::log::AuditLogError;
 use crate::export::access_log::AccessLogError;
 #[cfg(feature = "database")]
@@ -102,6 +104,16 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl StartError {
+    /// The process that has the port, as the end of a message.
+    pub(crate) fn port_holder(&self) -> Option<String> {
+        let Self::Bind { address, .. } = self else { return None };
+        if !self.is_port_in_use() {
+            return None;
+        }
+        let (id, name) = port_holder::find(address.port(), Transport::Tcp)?;
+        Some(format!("; process {id} ({name}) has the port"))
+    }
+
     /// Whether another program has the port.
     pub(crate) fn is_port_in_use(&self) -> bool {
         matches!(self, Self::Bind { source, .. } if source.kind() == io::ErrorKind::AddrInUse)

@@ -333,7 +333,7 @@ impl HolderLookups {
     /// The process that has a port, as the end of a message.
     fn find(&mut self, transport: Transport, port: u16) -> Option<String> {
         self.0 = self.0.checked_sub(1)?;
-        let (id, name) = port_holder::find(port, transport == Transport::Udp)?;
+        let (id, name) = port_holder::find(port, transport)?;
         Some(format!("; process {id} ({name}) has the port"))
     }
 }

@@ -3,6 +3,7 @@
 mod audit;
 mod caching;
 mod congestion;
+mod deciding_settings;
 mod doctor;
 mod draining;
 mod environment;
@@ -15,6 +16,8 @@ mod full_disk;
 mod http_socket;
 #[cfg(feature = "import")]
 mod import;
+#[cfg(feature = "import")]
+mod inputs;
 mod key_tools;
 mod memory;
 mod output;

@@ -274,7 +274,7 @@ pub enum Order {
 }
 
 /// What a port carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
     /// Byte streams.
     Tcp,

@@ -43,6 +43,15 @@ impl Problem {
         }
     }
 
+    /// Where it is: file, line and path, as far as they are known.
+    pub fn place(&self) -> String {
+        let line = if self.line > 0 { self.line.to_string() } else { String::new() };
+        let parts = [&self.file, &line].into_iter().filter(|part| !part.is_empty());
+        let file = parts.map(String::as_str).collect::<Vec<_>>().join(":");
+        let parts = [&file, &self.path].into_iter().filter(|part| !part.is_empty());
+        parts.map(String::as_str).collect::<Vec<_>>().join(": ")
+    }
+
     /// What to write instead; what stands for many problems has none.
     pub fn shown_remedy(&self) -> Option<&str> {
         self.remedy.as_deref().filter(|_| self.more == 0)
@@ -70,17 +79,9 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.file.is_empty() {
-            write!(f, "{}:", self.file)?;
-        }
-        if self.line > 0 {
-            write!(f, "{}:", self.line)?;
-        }
-        if !self.file.is_empty() || self.line > 0 {
-            f.write_str(" ")?;
-        }
-        if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+        let place = self.place();
+        if !place.is_empty() {
+            write!(f, "{place}: ")?;
         }
         f.write_str(&self.message)?;
         match self.shown_remedy() {

@@ -124,6 +124,10 @@ impl WarningList {
     fn listeners(&mut self, model: &Model) {
         const CODE: &str = "setting_without_effect";
         let settings = &model.settings;
+        // The listeners are those of other processes.
+        if !settings.carries_traffic {
+            return;
+        }
         let has_certificates = !settings.tls.certificates.is_empty();
         let any = |wanted: fn(&Traffic) -> bool| model.proxies.iter().any(|proxy| wanted(&proxy.traffic));
         let is_served = settings.http_addresses().chain(settings.https_addresses()).next().is_some()
@@ -480,12 +484,14 @@ pub fn expiring(certificates: impl IntoIterator<Item = (String, Expiry)>) -> Vec
     for (path, expiry) in known.into_values() {
         let (file, days) = (expiry.file.display(), expiry.seconds.div_euclid(24 * 3600));
         let what = if path.ends_with("client_crl_path") { "revocation list" } else { "certificate" };
-        let message = match expiry.seconds {
-            ..=0 => format!("the {what} in {file} has expired"),
-            left if left < expiry.warned => format!("the {what} in {file} expires in {days} days"),
+        let (code, message) = match expiry.seconds {
+            ..=0 => ("certificate_expired", format!("the {what} in {file} has expired")),
+            left if left < expiry.warned => {
+                ("certificate_expires", format!("the {what} in {file} expires in {days} days"))
+            }
             _ => continue,
         };
-        found.add("certificate_expires", path, message, "renew it; the file is read again when it changes");
+        found.add(code, path, message, "renew it; the file is read again when it changes");
     }
     found.0
 }

@@ -221,7 +221,6 @@ impl Cause {
             Self::TlsCertificate => "proxies.backend_tls_ca_path",
             Self::CircuitOpen => "proxies.circuit_breaker",
             Self::TooEarly => "proxies.early_data",
-            Self::UpstreamClosed => "proxies.retry",
             Self::PluginTimeout | Self::TotalTimeout => "proxies.total_timeout",
             Self::NoTarget => "upstreams.health_checks",
             _ => "",

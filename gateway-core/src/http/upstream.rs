@@ -109,6 +109,15 @@ pub struct Failure {
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+/// The source of a failure, with the setting that prevents it.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(crate) struct PreventableError {
+    /// As [`Reason::setting`](crate::reason::Reason).
+    pub(crate) setting: &'static str,
+    error: Box<dyn std::error::Error + Send + Sync>,
+}
+
 impl Failure {
     /// A failure before any byte was sent.
     pub fn unsent(cause: Cause, body: Body) -> Self {
@@ -138,6 +147,13 @@ impl Failure {
     #[must_use]
     pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
+        self
+    }
+
+    /// Names the setting of a proxy that prevents this failure, or none by an empty name, where the cause alone does not tell.
+    #[must_use]
+    pub fn prevented_by(mut self, setting: &'static str) -> Self {
+        self.source = self.source.map(|error| PreventableError { setting, error }.into());
         self
     }
 

@@ -223,6 +223,11 @@ impl World {
         self.redis.add(holder);
     }
 
+    /// The last error of the connection with this name, if there was one.
+    pub fn redis_error(&self, name: &str) -> Option<String> {
+        self.redis.last_error(name)
+    }
+
     /// Attempts to connect to those of these servers that plugins use and that nobody has tried to connect to. To be waited for,
     /// for a bounded time, before [`Self::use_redis`].
     pub fn prepare_redis(&self, servers: Option<&RedisServers>) -> Vec<RedisAttempt> {

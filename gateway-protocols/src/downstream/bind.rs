@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use gateway_core::config::model::Congestion;
+use gateway_core::config::model::{Congestion, Transport};
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 
 use crate::handover::DatagramHandover;
@@ -274,8 +274,11 @@ const UDP_BUFFER: usize = 4 << 20;
 ///
 /// # Errors
 /// The kernel's: a socket has the port, the port needs privileges, or this machine does not have the address.
-pub fn check_unused(address: SocketAddr, is_datagram: bool) -> io::Result<()> {
-    if is_datagram { std::net::UdpSocket::bind(address).map(drop) } else { probe(address) }
+pub fn check_unused(address: SocketAddr, transport: Transport) -> io::Result<()> {
+    match transport {
+        Transport::Tcp => probe(address),
+        Transport::Udp => std::net::UdpSocket::bind(address).map(drop),
+    }
 }
 
 /// SO_REUSEPORT would let two gateways of one user share a port in silence; binding once without it tells.

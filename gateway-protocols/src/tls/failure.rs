@@ -42,6 +42,23 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
+/// The setting of a proxy that accepts a refused certificate of a target; empty where the target needs another certificate.
+pub(crate) fn preventing_setting(error: &io::Error) -> &'static str {
+    match cause(error) {
+        Some(Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => "proxies.backend_tls_server_name",
+        Some(Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. }
+            | CertificateError::Revoked,
+        )) => "",
+        _ => "proxies.backend_tls_ca_path",
+    }
+}
+
 /// What a target says by an alert that refuses this side: with TLS 1.3 it comes after the handshake, in front of any answer, and
 /// means that the request was not read.
 pub(crate) fn refusal(error: &io::Error) -> Option<String> {
@@ -62,4 +79,39 @@ pub(crate) fn refusal(error: &io::Error) -> Option<String> {
 
 fn cause(error: &io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::{ServerName, UnixTime};
+
+    use super::*;
+
+    #[test]
+    fn a_refused_certificate_names_the_setting_that_accepts_it() {
+        let name = ServerName::try_from("shop.test").unwrap();
+        let (time, not_after) = (
+            UnixTime::since_unix_epoch(std::time::Duration::from_secs(9)),
+            UnixTime::since_unix_epoch(std::time::Duration::from_secs(5)),
+        );
+        let cases = [
+            (CertificateError::NotValidForName, "proxies.backend_tls_server_name", "backend_tls_server_name"),
+            (
+                CertificateError::NotValidForNameContext { expected: name, presented: Vec::new() },
+                "proxies.backend_tls_server_name",
+                "backend_tls_server_name",
+            ),
+            (CertificateError::UnknownIssuer, "proxies.backend_tls_ca_path", "backend_tls_ca_path"),
+            (CertificateError::BadSignature, "proxies.backend_tls_ca_path", ""),
+            (CertificateError::Expired, "", "renew it"),
+            (CertificateError::ExpiredContext { time, not_after }, "", "renew it"),
+            (CertificateError::NotValidYet, "", ""),
+            (CertificateError::Revoked, "", ""),
+        ];
+        for (why, setting, advice) in cases {
+            let error = io::Error::other(Error::InvalidCertificate(why.clone()));
+            assert_eq!(preventing_setting(&error), setting, "{why:?}");
+            assert!(remedy(&error).contains(advice), "{why:?}: {}", remedy(&error));
+        }
+    }
 }

@@ -14,7 +14,7 @@ use quinn::crypto::rustls::NoInitialCipherSuite;
 
 use crate::dns::DnsError;
 use crate::tls::client::ClientTlsError;
-use crate::tls::{is_about_certificate, remedy};
+use crate::tls::{is_about_certificate, preventing_setting, remedy};
 
 /// Why no QUIC connection came about.
 #[derive(Debug, thiserror::Error)]
@@ -96,11 +96,16 @@ impl DialError {
     pub(crate) fn into_failure(self, body: Body) -> Failure {
         tracing::debug!(error = %self, "no connection to the target");
         let failure = Failure::unsent(self.cause(), body);
-        match self {
+        match &self {
             // Says nothing about the target. Whoever was too late for the last place looks for another one.
-            Self::NoPlace { waited } => Failure { stale: !waited, reply: Some(full()), ..failure },
-            _ => failure,
+            Self::NoPlace { waited } => {
+                Failure { stale: !waited, reply: Some(full()), ..failure }.source(self)
+            }
+            Self::Handshake { source, .. } if is_about_certificate(source) => {
+                let setting = preventing_setting(source);
+                failure.source(self).prevented_by(setting)
+            }
+            _ => failure.source(self),
         }
-        .source(self)
     }
 }

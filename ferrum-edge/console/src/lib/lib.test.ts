@@ -1,15 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import { pathAt } from '../ui/code-editor';
 import { matchesOf, withExclusion } from '../pages/firewall';
+import { fallback } from '../pages/settings';
 import { diffLines, merge } from './diff';
 import { cliLine, curlLine } from './commands';
 import { percentile, quoted, seconds, span } from './format';
 import { inOrder, linesOf } from './match';
-import { batchOf, located } from './objects';
+import { batchOf, judge, located } from './objects';
 import { choices, initial, resolve, shapeAt, variantOf, variants, widget } from './schema';
-import { idOf, troubles } from './status';
+import { idOf, troubleCount, troubles } from './status';
 import { History, type Sample } from './traffic';
-import { diagnostics, fromYaml, parts, placeOf, pointerOf, toYaml } from './yaml';
+import { diagnostics, fromYaml, objectFromYaml, parts, placeOf, pointerOf, toYaml } from './yaml';
 
 describe('differences', () => {
   const shown = (a: string, b: string) => diffLines(a, b).map(({ kind, text }) => ({ same: ' ', add: '+', remove: '-' })[kind] + text).join('|');
@@ -174,8 +175,24 @@ test('commands are quoted, and contain no secret', () => {
 });
 
 test('what needs attention leads to its object', () => {
-  const list = troubles({ proxies: { quarantined: [{ id: 'shop', problems: ['no key'] }] }, upstreams: { list: [{ id: 'u', targets: [{ healthy: false, address: 'a:1', probed_healthy: false }] }] }, warnings: { list: [{ code: 'x', path: 'plugin_configs.acl.config.groups', message: 'm', remedy: 'r' }] } });
-  expect(list.map((one) => [one.kind, one.link])).toEqual([['bad', '#/routes/shop'], ['bad', '#/upstreams/u'], ['warn', '#/plugins/acl']]);
+  const one = (level: string, code: string, about: string) => ({ level, code, about, message: 'm', remedy: 'r' });
+  const cases = [
+    ['proxy_closed', 'proxies.shop.v2', '#/routes/shop.v2'],
+    ['target_failing', 'proxies.shop.v2 10.0.0.1:80', '#/routes/shop.v2'],
+    ['target_unhealthy', 'upstreams.u a:1', '#/upstreams/u'],
+    ['placeholder', 'plugin_configs.acl.config.groups', '#/plugins/acl'],
+    ['consumer_unusable', 'consumers.ann', '#/consumers/ann'],
+    ['certificate_expired', 'gateway.tls.certificates[0]', '#/certificates'],
+    ['no_proxies', 'proxies', '#/routes/new'],
+    ['redis_down', 'gateway.redis.main', undefined],
+    ['draining', '', undefined],
+  ] as const;
+  const list = troubles({ problems: { errors: 1, warnings: 300, list: cases.map(([code, about], n) => one(n ? 'warning' : 'error', code, about)) } });
+  expect(list.map((it) => it.link)).toEqual(cases.map(([, , link]) => link));
+  expect(list[0]).toEqual({ kind: 'bad', text: 'proxies.shop.v2: m', detail: 'r', link: '#/routes/shop.v2', code: 'proxy_closed' });
+  expect(list[8]!.text).toBe('m');
+  expect(troubleCount({ problems: { errors: 1, warnings: 300, list: [] } })).toEqual({ errors: 1, all: 301 });
+  expect(troubles(null)).toEqual([]);
   expect(idOf('proxies.shop-old', 'proxies')).toBe('shop-old');
 });
 
@@ -183,4 +200,50 @@ test('a record becomes an exclusion of its rules for its path and fields', () =>
   const text = "1000400 SQL in a value (ARGS:id: 1' or 1=1--); 1000404 SQL condition (ARGS:id: (x); y); 1000900 The score 13 has reached the threshold (TX:inbound_anomaly_score_pl1: 13)";
   expect(matchesOf(text).map((match) => [match.rule, match.target])).toEqual([['1000400', 'ARGS:id'], ['1000404', 'ARGS:id'], ['1000900', 'TX:inbound_anomaly_score_pl1']]);
   expect(withExclusion({ config: { mode: 'detect' } }, { 'waf.matches': text, 'url.path': '/a' })).toEqual({ config: { mode: 'detect', exclusions: [{ when: { path: { exact: '/a' } }, rules: ['1000400', '1000404'], targets: ['ARGS:id'] }] } });
+});
+
+test('only a draft without any problem is valid', () => {
+  const at = (pointer: string) => ({ pointer, detail: 'd' });
+  const { places } = batchOf([{ kind: 'proxies', id: 'a', base: null, revision: null, next: {} }, { kind: 'proxies', id: 'b', base: null, revision: null, next: {} }]);
+  const cases = [
+    [[], '', 'valid', 0, ''],
+    [[at('/proxies/0/id')], 'x', 'wrong', 1, ''],
+    [[at('/id')], 'x', 'wrong', 0, 'd'],
+    [[], 'The database is away', 'wrong', 0, 'The database is away'],
+    [[at('/proxies/1/id')], 'x', 'others', 0, ''],
+  ] as const;
+  for (const [errors, general, verdict, own, told] of cases) {
+    const judged = judge({ errors: located([...errors], places), general, etag: null, summary: null }, 'proxies/a');
+    expect([judged.verdict, judged.errors.length, judged.general]).toEqual([verdict, own, told]);
+  }
+});
+
+test('a stored object keeps its id, and only fields of an object are read', () => {
+  const cases = [
+    ['id: a\nname: x', 'a', { id: 'a', name: 'x' }],
+    ['name: x', 'a', { id: 'a', name: 'x' }],
+    ['id: b\nname: x', 'a', null],
+    ['id: b', null, { id: 'b' }],
+    ['- a', 'a', null],
+    ['text', null, null],
+    ['', 'a', null],
+    ['a: [', 'a', null],
+  ] as const;
+  for (const [text, id, value] of cases) {
+    const parsed = objectFromYaml(text, id);
+    expect(parsed.value).toEqual(value);
+    expect(parsed.errors.length > 0).toBe(value === null);
+  }
+  expect(objectFromYaml('name: x\nid: b', 'a').errors[0]).toMatchObject({ from: 8, to: 10 });
+});
+
+test('a default is read to its end', () => {
+  const cases = [
+    ['Serves HTTP/3. Default false.', 'false'],
+    ['Its document. Default: the issuer and `/.well-known/openid-configuration`.', 'the issuer and /.well-known/openid-configuration'],
+    ['Share. Default 0.5, at most 1.', '0.5'],
+    ['Listener. Default `127.0.0.1:9000`: this machine only.', '127.0.0.1:9000'],
+    ['Required.', '–'],
+  ];
+  for (const [meaning, value] of cases) expect(fallback({ meaning } as any)).toBe(value);
 });

@@ -170,6 +170,15 @@ export async function validate(changes: Change[], signal?: AbortSignal): Promise
   }
 }
 
+/** What a check of a draft says of one of its objects. Only a draft without any problem is valid. */
+export function judge(checked: Checked, key: string): { errors: FieldError[]; general: string; verdict: 'wrong' | 'others' | 'valid' } {
+  const errors = checked.errors.get(key) ?? [];
+  // What has no place in an object may be about this one.
+  const placeless = (checked.errors.get('') ?? []).map((error) => error.detail + (error.remedy ? ` (${error.remedy})` : ''));
+  const general = placeless.join('; ') || (checked.errors.size ? '' : checked.general);
+  return { errors, general, verdict: errors.length || general ? 'wrong' : checked.errors.size ? 'others' : 'valid' };
+}
+
 export interface Conflict {
   change: Change;
   /** As somebody else left it; `null` when it is gone. */

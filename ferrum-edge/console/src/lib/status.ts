@@ -23,44 +23,43 @@ export interface Trouble {
   code?: string;
 }
 
-const objectLink = (path: string): string | undefined => {
-  const [kind, id] = path.split(/[.[]/);
-  return kind && id && /^(proxies|upstreams|consumers|plugin_configs)$/.test(kind) ? href(pageOf(kind), idOf(path, kind)) : undefined;
-};
+/** A problem that is about one object names it alone, or before a space. In a warning, a path to a field may follow the id. */
+const WHOLE = /^(proxy_closed|port_closed|object_broken)$/;
+
+function linkOf({ code, about }: { code: string; about: string }): string | undefined {
+  if (code === 'no_proxies') return href('routes', 'new');
+  if (/^(certificate_|acme_)/.test(code)) return href('certificates');
+  const [place = '', target] = about.split(' ');
+  const kind = /^(proxies|upstreams|consumers|plugin_configs)[.[]/.exec(place)?.[1];
+  if (!kind) return undefined;
+  return href(pageOf(kind), target !== undefined || WHOLE.test(code) ? place.slice(kind.length + 1) : idOf(place, kind));
+}
 
 /** `plugin_configs.shop-acl.config.x` is about `shop-acl`. */
 export function idOf(path: string, kind: string): string {
   return path.slice(kind.length + 1).split('.')[0]!.replace(/\]$/, '');
 }
 
-export function troubles(now: any): Trouble[] {
-  if (!now) return [];
-  const w = t.wrong;
-  const list: Trouble[] = [];
-  const bad = (text: string, detail = '', link?: string) => list.push({ kind: 'bad', text, detail, link });
-  const warn = (text: string, detail = '', link?: string, code?: string) => list.push({ kind: 'warn', text, detail, link, code });
-  if (now.draining) bad(w.draining);
-  if (now.overload?.level && now.overload.level !== 'normal') bad(w.overload(now.overload.level));
-  const database = now.database;
-  if (database && !database.answers) bad(w.away, database.away_because ?? '');
-  if (database?.last_good?.problem) warn(w.mirror, database.last_good.problem);
-  for (const one of database?.broken ?? []) bad(w.broken(`${one.kind} ${one.id}`), one.problems.join('; '), href(pageOf(one.kind), one.id));
-  if (now.config?.last_refusal) warn(w.refused, now.config.last_refusal.problems.join('; '));
-  for (const one of now.proxies?.quarantined ?? []) bad(w.closed(one.id), one.problems.join('; '), href('routes', one.id));
-  for (const group of now.upstreams?.list ?? []) {
-    for (const target of group.targets) {
-      if (!target.healthy) bad(w.target(group.id, target.address), why(target), href('upstreams', group.id));
-    }
-  }
-  for (const one of now.services?.list ?? []) if (one.error) bad(w.service(one.name), one.error);
-  for (const one of now.acme?.list ?? []) if (one.problem) bad(w.certificate(one.names.join(', ')), one.problem, href('certificates'));
-  for (const one of now.tasks ?? []) if (one.down) bad(w.task(one.name), one.last_failure?.cause ?? '');
-  for (const one of now.log_sinks ?? []) if (one.last_error || one.error) warn(w.sink(one.name ?? one.kind ?? ''), one.last_error ?? one.error);
-  for (const one of now.warnings?.list ?? []) warn(`${one.path}: ${one.message}`, one.remedy ?? '', one.code === 'no_proxies' ? href('routes', 'new') : objectLink(one.path), one.code);
-  return list;
-}
+/** What needs attention, the worst first: the same list that the command `status` prints. */
+export const troubles = (now: any): Trouble[] =>
+  (now?.problems?.list ?? []).map((one: any) => ({
+    kind: one.level === 'error' ? 'bad' : 'warn',
+    text: one.about ? `${one.about}: ${one.message}` : one.message,
+    detail: one.remedy ?? '',
+    link: linkOf(one),
+    code: one.code,
+  }));
 
+/** The number of problems, also of those that the list leaves out. */
+export const troubleCount = (now: any): { errors: number; all: number } => {
+  const { errors = 0, warnings = 0 } = now?.problems ?? {};
+  return { errors, all: errors + warnings };
+};
+
+/** Why a target is unhealthy, or that its last attempt failed; empty for one that works. */
 export const why = (target: any): string =>
+  target.unhealthy_because || (target.failures && !target.failures.succeeded_since ? t.upstreams.failing(target.failures.reason, target.failures.detail) : reasonOf(target));
+const reasonOf = (target: any): string =>
   target.probed_healthy === false ? t.upstreams.probes : target.observed_healthy === false ? t.upstreams.observed(seconds(target.retried_in_seconds)) : '';
 
 /** Proxies that no request comes to, by id, with the reason. */

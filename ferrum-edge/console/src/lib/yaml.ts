@@ -1,5 +1,6 @@
 // Objects as YAML, with places for pointers (RFC 6901).
 import { LineCounter, isMap, isSeq, parseDocument, stringify } from 'yaml';
+import { t } from '../strings';
 import type { FieldError } from './api';
 
 export const toYaml = (value: unknown): string => stringify(value, { lineWidth: 100, aliasDuplicateObjects: false });
@@ -25,6 +26,17 @@ export function fromYaml(text: string): Parsed {
     }
   }
   return { value, errors };
+}
+
+/** An object from its text. One that is stored keeps its id, which the text may leave out. */
+export function objectFromYaml(text: string, id: string | null): Parsed {
+  const { value, errors } = fromYaml(text);
+  if (errors.length) return { value: null, errors };
+  const wrong = (place: { from: number; to: number }, message: string) => ({ value: null, errors: [{ ...place, message }] });
+  if (!value || typeof value !== 'object' || Array.isArray(value)) return wrong({ from: 0, to: Math.max(1, text.length) }, t.editor.notObject);
+  if (id === null) return { value, errors };
+  if ((value.id ?? id) !== id) return wrong(placeOf(text, '/id'), t.editor.keepsId(id));
+  return { value: 'id' in value ? { ...value, id } : { id, ...value }, errors };
 }
 
 export const parts = (pointer: string): string[] =>

@@ -66,11 +66,11 @@ export function Access() {
           id={(row) => row.id}
           empty={shelf('proxies').loading ? t.loading : t.routes.empty}
           columns={[
-            { name: 'where', title: a.path, width: '2fr', cell: (row) => <a href={href('routes', row.doc.id)}>{row.where}</a>, sort: byText((row) => row.where) },
-            { name: 'auth', title: a.recognised, width: '1.4fr', cell: (row) => (row.auth.length ? row.auth.map((one) => <Chip one={one} />) : <span class="muted">–</span>), sort: byText((row) => row.auth.map((one) => one.plugin_name).join()) },
+            { name: 'where', title: a.path, width: '2fr', narrow: '2.2fr', cell: (row) => <a href={href('routes', row.doc.id)}>{row.where}</a>, sort: byText((row) => row.where) },
+            { name: 'auth', title: a.recognised, width: '1.4fr', narrow: '1.5fr', cell: (row) => (row.auth.length ? row.auth.map((one) => <Chip one={one} />) : <span class="muted">–</span>), sort: byText((row) => row.auth.map((one) => one.plugin_name).join()) },
             { name: 'allowed', title: a.allowed, width: '1.8fr', cell: (row) => <Allowed row={row} groups={groups} names={names} /> },
             { name: 'limits', title: a.limits, width: '1.2fr', minor: true, cell: (row) => [...row.limits, ...row.restrict].map((one) => <Chip one={one} />) },
-            ...(canEdit() ? [{ name: 'do', title: '', width: '6rem', right: true, cell: (row: Row) => <button type="button" class="small" aria-label={a.protectTitle(row.doc.id)} onClick={() => setProtecting(row.doc)}>{a.protect}</button> }] : []),
+            ...(canEdit() ? [{ name: 'do', title: '', width: '6rem', narrow: '4rem', right: true, cell: (row: Row) => <button type="button" class="small" aria-label={a.protectTitle(row.doc.id)} onClick={() => setProtecting(row.doc)}>{a.protect}</button> }] : []),
           ]}
         />
       </div>

@@ -82,6 +82,10 @@ export function Explain() {
   );
 }
 
+/** Why a target is unhealthy, or that the last attempt at it failed. */
+const trouble = (target: any): string =>
+  target.healthy === false ? target.unhealthy_because || t.upstreams.unhealthy : target.last_attempt_failed_because ? t.upstreams.failing(target.last_attempt_failed_because, '') : '';
+
 function Answer({ data }: { data: any }) {
   const e = t.explain;
   const taken = data.proxy;
@@ -116,6 +120,18 @@ function Answer({ data }: { data: any }) {
                         <li>
                           <code>{one}</code>
                         </li>
+                      ))}
+                    </ul>
+                  </dd>
+                </>
+              )}
+              {taken.targets?.some(trouble) && (
+                <>
+                  <dt>{e.targets}</dt>
+                  <dd>
+                    <ul class="plain">
+                      {taken.targets.filter(trouble).map((one: any) => (
+                        <li class="bad-text">{`${one.address}: ${trouble(one)}`}</li>
                       ))}
                     </ul>
                   </dd>

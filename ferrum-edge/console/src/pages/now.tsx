@@ -3,7 +3,7 @@ import { useReducer, useRef } from 'preact/hooks';
 import { canEdit } from '../lib/api';
 import { bytes, rate, seconds } from '../lib/format';
 import { href } from '../lib/router';
-import { status, troubles } from '../lib/status';
+import { status, troubleCount, troubles } from '../lib/status';
 import { History, type Sample, merged } from '../lib/traffic';
 import { percentile } from '../lib/format';
 import { t } from '../strings';
@@ -37,6 +37,7 @@ export function Now() {
   const buckets = merged(recent.map((step) => step.total));
   const last = steps.at(-1);
   const list = troubles(status.value);
+  const count = troubleCount(status.value).all;
   const n = t.now;
   return (
     <Page title={n.title} lead={n.lead}>
@@ -77,12 +78,12 @@ export function Now() {
           />
         </Panel>
       </div>
-      <Panel title={<>{n.wrong} {list.length > 0 && <span class="count">{list.length}</span>}</>}>
+      <Panel title={<>{n.wrong} {count > 0 && <span class="count">{count}</span>}</>}>
         {!list.length ? (
           <p class="fine">{n.fine}</p>
         ) : (
           <ul class="troubles">
-            {list.slice(0, 50).map((one) => (
+            {list.slice(0, SHOWN).map((one) => (
               <li>
                 <Tag kind={one.kind}>{one.kind === 'bad' ? 'error' : 'warning'}</Tag>
                 <span>
@@ -91,6 +92,7 @@ export function Now() {
                 </span>
               </li>
             ))}
+            {count > SHOWN && <li class="muted">{n.more(count - Math.min(list.length, SHOWN))}</li>}
           </ul>
         )}
       </Panel>
@@ -101,6 +103,9 @@ export function Now() {
     </Page>
   );
 }
+
+/** Problems that the page shows. */
+const SHOWN = 50;
 
 /** For who has just begun. */
 function FirstSteps() {

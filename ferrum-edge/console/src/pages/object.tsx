@@ -3,12 +3,12 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { canEdit, errorText, type FieldError } from '../lib/api';
-import { type Change, DEFINITIONS, type Doc, type Kind, current, draft, drafted, inDraft, keyOf, plain, plugins, propose, schema, shelf, validate, want, withdraw } from '../lib/objects';
+import { type Change, DEFINITIONS, type Doc, type Kind, current, draft, drafted, inDraft, judge, keyOf, plain, plugins, propose, schema, shelf, validate, want, withdraw } from '../lib/objects';
 import { go, href } from '../lib/router';
 import type { Shape } from '../lib/schema';
 import { status } from '../lib/status';
 import { same } from '../lib/diff';
-import { diagnostics, fromYaml, toYaml } from '../lib/yaml';
+import { diagnostics, objectFromYaml, toYaml } from '../lib/yaml';
 import { t } from '../strings';
 import { Dot, Notice, Page, Panel, ReadOnly, Tabs, Tag } from '../ui/basics';
 import { Diff } from '../ui/diff';
@@ -93,12 +93,12 @@ function Editing({ kind, id, title, begin, common, hidden, aside, before, back, 
   const [doc, setDoc] = useState<Doc>(pending?.next ?? base ?? begin ?? {});
   const [tab, setTab] = useState('form');
   const [text, setText] = useState<string | null>(null);
-  const parsed = useMemo(() => (text === null ? null : fromYaml(text)), [text]);
+  const parsed = useMemo(() => (text === null ? null : objectFromYaml(text, id)), [text]);
   const isDeleted = pending !== undefined && pending.next === null;
   const key = id ?? (typeof doc.id === 'string' ? doc.id : '');
   // A new object that nobody has typed anything into is not told what it lacks.
   const isChanged = !same(doc, base ?? begin ?? {}) && !isDeleted;
-  const { errors, general, isChecking } = useCheck(kind, key, id === null, doc, base, revision, isChanged && !locked);
+  const { errors, general, verdict } = useCheck(kind, key, id === null, doc, base, revision, isChanged && !locked);
   want('upstreams', 'proxies');
   const shape = shapeOf(kind, doc);
   const set = (next: Doc) => {
@@ -113,8 +113,8 @@ function Editing({ kind, id, title, begin, common, hidden, aside, before, back, 
   };
   const type = (next: string) => {
     setText(next);
-    const { value, errors } = fromYaml(next);
-    if (!errors.length && value && typeof value === 'object' && !Array.isArray(value)) {
+    const { value, errors } = objectFromYaml(next, id);
+    if (!errors.length) {
       setDoc(value);
       if (id !== null) keep(value);
     }
@@ -138,7 +138,9 @@ function Editing({ kind, id, title, begin, common, hidden, aside, before, back, 
   };
   const yaml = text ?? toYaml(doc);
   const findings = parsed?.errors.length ? parsed.errors : diagnostics(yaml, errors);
-  const wrong = errors.length + (parsed?.errors.length ?? 0);
+  const isUnreadable = !!parsed?.errors.length;
+  // The gateway checked the last text that could be read.
+  const wrong = isUnreadable ? parsed!.errors.length : errors.length;
   return (
     <Page
       title={id ?? title}
@@ -146,7 +148,7 @@ function Editing({ kind, id, title, begin, common, hidden, aside, before, back, 
         <>
           {!locked && (isChanged || isDeleted) && (
             <span class="state" role="status">
-              {isChecking ? t.editor.checking : wrong || general ? <Tag kind="bad">{wrong ? t.editor.problems(wrong) : t.editor.problems(1)}</Tag> : isDeleted ? <Tag kind="bad">{t.draft.delete}</Tag> : <Tag kind="good">{t.editor.ok}</Tag>}
+              <Verdict verdict={isUnreadable ? 'wrong' : verdict} problems={wrong} isDeleted={isDeleted} />
             </span>
           )}
           {!locked && (isChanged || isDeleted) && (base || id !== null) && (
@@ -161,11 +163,13 @@ function Editing({ kind, id, title, begin, common, hidden, aside, before, back, 
           )}
           {!locked &&
             (id === null ? (
-              <button type="button" class="primary" onClick={add} disabled={!!parsed?.errors.length}>
+              <button type="button" class="primary" onClick={add} disabled={isUnreadable}>
                 {t.editor.review}
               </button>
             ) : (
-              (isChanged || isDeleted) && (
+              (isChanged || isDeleted) &&
+              // The draft has the last text that could be read.
+              !isUnreadable && (
                 <a class="button primary" href={href('review')}>
                   {t.editor.review}
                 </a>
@@ -198,9 +202,12 @@ function Editing({ kind, id, title, begin, common, hidden, aside, before, back, 
         >
           {tab === 'form' && shape && <ObjectForm shape={shape} value={doc} change={set} at="" errors={errors} locked={locked} label={title} common={common} hidden={[...(hidden ?? []), ...(id === null ? [] : ['id'])]} known={known} />}
           {tab === 'yaml' && <YamlEditor text={yaml} label={`${title}: ${t.editor.yaml}`} locked={locked} shape={shape} findings={findings} changed={type} />}
-          {tab === 'yaml' && errors.length > 0 && (
+          {tab === 'yaml' && wrong > 0 && (
             <ul class="errors">
-              {errors.map((error) => (
+              {parsed?.errors.map((error) => (
+                <li>{error.message}</li>
+              ))}
+              {!isUnreadable && errors.map((error) => (
                 <li>
                   <code>{error.pointer || '/'}</code> {error.detail}
                   {error.remedy ? ` (${error.remedy})` : ''}
@@ -230,24 +237,35 @@ function known(pointer: string): string[] | undefined {
   return undefined;
 }
 
+/** What a check came to. `others`: the object has no problem, but the draft it belongs to has. */
+type Judged = 'checking' | 'unchecked' | 'wrong' | 'others' | 'valid';
+
+function Verdict({ verdict, problems, isDeleted }: { verdict: Judged; problems: number; isDeleted: boolean }) {
+  if (verdict === 'checking') return <>{t.editor.checking}</>;
+  if (verdict === 'unchecked') return <Tag kind="warn">{t.editor.unchecked}</Tag>;
+  if (verdict === 'wrong') return <Tag kind="bad">{t.editor.problems(Math.max(problems, 1))}</Tag>;
+  if (isDeleted) return <Tag kind="bad">{t.draft.delete}</Tag>;
+  return verdict === 'others' ? <Tag kind="warn">{t.editor.otherProblems}</Tag> : <Tag kind="good">{t.editor.ok}</Tag>;
+}
+
 /** What the gateway says of an object as it is edited, together with the rest of the draft. */
 function useCheck(kind: Kind, key: string, isNew: boolean, doc: Doc, base: Doc | null, revision: number | null, wanted: boolean) {
-  const [state, setState] = useState<{ errors: FieldError[]; general: string; of: string }>({ errors: [], general: '', of: '' });
+  const [state, setState] = useState<{ errors: FieldError[]; general: string; verdict: Judged; of: string }>({ errors: [], general: '', verdict: 'valid', of: '' });
   const text = JSON.stringify([doc, [...draft.value.keys()]]);
   const settled = useSettled(text, CHECK_AFTER);
   useEffect(() => {
-    if (!wanted) return setState({ errors: [], general: '', of: settled });
+    if (!wanted) return setState({ errors: [], general: '', verdict: 'valid', of: settled });
     const ends = new AbortController();
     const id = key || 'unnamed';
     const change: Change = { kind, id, base, revision, next: isNew && !key ? { ...doc, id } : doc };
     const others = [...draft.value.values()].filter((one) => keyOf(one.kind, one.id) !== keyOf(kind, id));
     validate([...others, change], ends.signal).then(
-      (checked) => setState({ errors: checked.errors.get(keyOf(kind, id)) ?? [], general: checked.errors.size ? '' : checked.general, of: settled }),
-      (failed) => !ends.signal.aborted && setState({ errors: [], general: errorText(failed), of: settled }),
+      (checked) => setState({ ...judge(checked, keyOf(kind, id)), of: settled }),
+      (failed) => !ends.signal.aborted && setState({ errors: [], general: errorText(failed), verdict: 'unchecked', of: settled }),
     );
     return () => ends.abort();
   }, [settled, wanted]);
-  return { ...state, isChecking: wanted && (settled !== text || state.of !== settled) };
+  return wanted && (settled !== text || state.of !== settled) ? { ...state, verdict: 'checking' as const } : state;
 }
 
 /** At a control plane: which edges serve the object as it is stored, and why others do not. */

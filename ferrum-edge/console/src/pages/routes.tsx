@@ -168,7 +168,7 @@ function Proxy({ id, begin }: { id: string | null; begin?: Doc }) {
 function Closed({ id }: { id: string }) {
   const closed = closedProxies(status.value).get(id);
   const dark = shadowed(status.value).get(id);
-  if (closed) return <Notice kind="bad">{`${t.wrong.closed(id)}: ${closed}`}</Notice>;
+  if (closed) return <Notice kind="bad">{`${t.routes.isClosed(id)}: ${closed}`}</Notice>;
   return dark ? <Notice kind="warn">{dark}</Notice> : null;
 }
 

@@ -43,7 +43,7 @@ export function Settings() {
           columns={[
             { name: 'setting', title: s.setting, width: '1.6fr', cell: (row) => <button type="button" class="link mono" onClick={() => setOpen(row)}>{row.setting}</button>, sort: byText((row) => row.setting) },
             { name: 'value', title: s.value, width: '1.4fr', cell: (row) => (row.origin === 'default' ? <span class="muted">{fallback(row)}</span> : <span title={shown(row.value)}>{shown(row.value)}</span>) },
-            { name: 'from', title: s.from, width: '8.5rem', cell: (row) => <Tag kind={row.origin === 'default' ? '' : 'info'} title={row.variable ?? ''}>{s.origin[row.origin] ?? row.origin}</Tag>, sort: byText((row) => row.origin) },
+            { name: 'from', title: s.from, width: '8.5rem', narrow: '4.6rem', cell: (row) => <Tag kind={row.origin === 'default' ? '' : 'info'} title={row.variable ?? ''}>{s.origin[row.origin] ?? row.origin}</Tag>, sort: byText((row) => row.origin) },
             { name: 'meaning', title: s.meaning, width: '3fr', minor: true, cell: (row) => <span title={row.meaning}><Marked text={row.meaning} /></span> },
           ]}
         />
@@ -75,4 +75,4 @@ export function Settings() {
 }
 
 /** What the documentation of a setting says it defaults to. */
-export const fallback = (row: Row): string => /Default:? (`[^`]+`|[^.:;,]+)/.exec(row.meaning)?.[1]?.replace(/`/g, '') ?? '–';
+export const fallback = (row: Row): string => /Default:? ((?:`[^`]*`|[^.:;,`]|[.:](?=\S))+)/.exec(row.meaning)?.[1]?.replace(/`/g, '').trim() ?? '–';

@@ -1,7 +1,7 @@
 // A table that draws only the rows in view, so that 30,000 rows cost what 40 do. Rows are a fixed height.
 import type { ComponentChildren } from 'preact';
 import { t } from '../strings';
-import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 export interface Column<T> {
   name: string;
@@ -27,7 +27,23 @@ interface Props<T> {
   mark?: (row: T) => string;
 }
 
-export function List<T>({ label, columns, rows, id, empty, height = 38, mark }: Props<T>) {
+/** More height of a row on narrow screens, where a cell may have two lines. */
+const SECOND_LINE = 18;
+
+/** Whether the screen is narrow, as in style.css. */
+function useIsNarrow(): boolean {
+  const query = useMemo(() => matchMedia('(max-width: 46rem)'), []);
+  const [isNarrow, set] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => set(query.matches);
+    query.addEventListener('change', changed);
+    return () => query.removeEventListener('change', changed);
+  }, [query]);
+  return isNarrow;
+}
+
+export function List<T>({ label, columns, rows, id, empty, height: line = 38, mark }: Props<T>) {
+  const height = line + (useIsNarrow() ? SECOND_LINE : 0);
   const body = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, space: 800 });
   const [order, setOrder] = useState<{ name: string; down: boolean } | null>(null);

@@ -301,7 +301,7 @@ async fn by_password(
     note_login(admin, name).await;
     let must_enrol = second_factor::is_enrolment_needed(&admin.engine, &user);
     let unsettled = Unsettled { must_change: user.must_change, must_enrol };
-    Ok(Ok(Recognised { caller, credential: credential_of(&user, false), unsettled }))
+    Ok(Ok(Recognised { caller, credential: password_credential(&user), unsettled }))
 }
 
 fn caller_of(user: &User) -> Caller {
@@ -314,8 +314,14 @@ fn caller_of(user: &User) -> Caller {
     }
 }
 
-fn credential_of(user: &User, is_by_passkey: bool) -> Credential {
-    Credential::User { name: user.name.as_str().into(), version: user.version, is_by_passkey }
+/// The credential of a session that a password began.
+fn password_credential(user: &User) -> Credential {
+    Credential::User { name: user.name.as_str().into(), version: user.version, is_by_passkey: false }
+}
+
+/// The credential of a session that a passkey began.
+fn passkey_credential(user: &User) -> Credential {
+    Credential::User { name: user.name.as_str().into(), version: user.version, is_by_passkey: true }
 }
 
 async fn by_passkey(
@@ -329,7 +335,7 @@ async fn by_passkey(
     };
     note_login(admin, &user.name).await;
     let unsettled = Unsettled { must_change: user.must_change, must_enrol: false };
-    Ok(Ok(Recognised { caller: caller_of(&user), credential: credential_of(&user, true), unsettled }))
+    Ok(Ok(Recognised { caller: caller_of(&user), credential: passkey_credential(&user), unsettled }))
 }
 
 /// Keeps when a user logged in last.

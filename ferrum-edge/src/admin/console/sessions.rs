@@ -126,7 +126,7 @@ impl Sessions {
     }
 
     /// The session of a key and what it was begun with.
-    pub(super) fn find(&self, key: &Key, is_use: bool) -> Option<(Session, Credential)> {
+    pub(super) fn find(&self, key: &Key, purpose: Purpose) -> Option<(Session, Credential)> {
         let now = Instant::now();
         let mut rows = self.rows();
         let row = rows.get_mut(&key.hash())?;
@@ -134,7 +134,7 @@ impl Sessions {
             rows.remove(&key.hash());
             return None;
         }
-        if is_use {
+        if purpose == Purpose::Use {
             row.used = now;
         }
         Some((row.session.clone(), row.credential.clone()))
@@ -156,6 +156,15 @@ impl Sessions {
     fn rows(&self) -> MutexGuard<'_, HashMap<[u8; 32], Row>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why a session is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A person does something: the idle time begins anew.
+    Use,
+    /// A page reads again by itself.
+    Refresh,
 }
 
 impl Row {
@@ -185,18 +194,18 @@ mod tests {
         assert!(session.is_confirmed_by(session.csrf.as_bytes()) && !session.is_confirmed_by(b""));
         let step = IDLE - Duration::from_secs(1);
         tokio::time::advance(step).await;
-        assert!(sessions.find(&used, true).is_some());
-        assert!(sessions.find(&idle, false).is_some(), "a page that looks again is no use");
+        assert!(sessions.find(&used, Purpose::Use).is_some());
+        assert!(sessions.find(&idle, Purpose::Refresh).is_some(), "a page that looks again is no use");
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(sessions.find(&idle, true).is_none() && sessions.find(&used, true).is_some());
+        assert!(sessions.find(&idle, Purpose::Use).is_none() && sessions.find(&used, Purpose::Use).is_some());
         let mut age = IDLE;
         while age + step < ABSOLUTE {
             tokio::time::advance(step).await;
             age += step;
-            assert!(sessions.find(&used, true).is_some(), "{age:?}");
+            assert!(sessions.find(&used, Purpose::Use).is_some(), "{age:?}");
         }
         tokio::time::advance(ABSOLUTE - age).await;
-        assert!(sessions.find(&used, true).is_none());
+        assert!(sessions.find(&used, Purpose::Use).is_none());
         assert!(sessions.rows().is_empty());
     }
 
@@ -210,10 +219,12 @@ mod tests {
         for _ in 2..MAX_SESSIONS {
             begin(&sessions);
         }
-        assert!(sessions.find(&first, true).is_some(), "that is a use");
+        assert!(sessions.find(&first, Purpose::Use).is_some(), "that is a use");
         tokio::time::advance(Duration::from_secs(1)).await;
         begin(&sessions);
-        assert!(sessions.find(&first, true).is_some() && sessions.find(&second, true).is_none());
+        assert!(
+            sessions.find(&first, Purpose::Use).is_some() && sessions.find(&second, Purpose::Use).is_none()
+        );
         assert_eq!(sessions.rows().len(), MAX_SESSIONS);
     }
 

@@ -1,6 +1,8 @@
 //! The problems in a status document: one list, the worst first, each with its cause and remedy.
 
 mod targets;
+#[cfg(test)]
+mod tests;
 
 use serde_json::{Value, json};
 
@@ -71,15 +73,18 @@ impl Findings {
         }
         let overload = &status["overload"];
         if overload["level"] != "normal" {
-            let used = |used: &Value, limit: &Value| match limit.as_u64() {
-                Some(limit) => format!("{used} of {limit}"),
-                None => format!("{used}, without a limit"),
+            let used = |used: &Value, limit: &Value, shown: fn(u64) -> String| {
+                let used = shown(used.as_u64().unwrap_or_default());
+                limit.as_u64().map_or_else(
+                    || format!("{used}, without a limit"),
+                    |limit| format!("{used} of {}", shown(limit)),
+                )
             };
             let message = format!(
-                "{}: memory {} bytes, {} file descriptors, workers late by {} s",
+                "{}: memory {}, file descriptors {}, workers late by {} s",
                 text(&overload["level"]),
-                used(&overload["memory_bytes"], &overload["memory_limit_bytes"]),
-                used(&overload["descriptors"], &overload["descriptor_limit"]),
+                used(&overload["memory_bytes"], &overload["memory_limit_bytes"], mebibytes),
+                used(&overload["descriptors"], &overload["descriptor_limit"], |count| count.to_string()),
                 overload["delay_seconds"],
             );
             self.error("overloaded", "gateway.overload", message, "add memory, descriptors or gateways");
@@ -129,6 +134,11 @@ impl Findings {
             let remedy = "start it; the last configuration is in use, and changes are refused";
             self.error("database_away", &text(&database["location"]), message, remedy);
         }
+        let copy = &database["last_good"];
+        if let Some(why) = copy["problem"].as_str() {
+            let remedy = "check the folder and its rights; a restart without the database needs this copy";
+            self.add(Severity::Warning, "last_good_unwritable", &text(&copy["path"]), why.to_owned(), remedy);
+        }
         for object in each(&database["broken"]) {
             let about = format!("{}.{}", text(&object["kind"]), text(&object["id"]));
             let problems: Vec<_> = each(&object["problems"]).map(text).collect();
@@ -170,15 +180,31 @@ impl Findings {
             self.error("sink_failing", &about, message, "check its server; records wait in a bounded queue");
         }
         for task in each(&status["plugin_tasks"]["tasks"]).filter(|task| !task["failing_since"].is_null()) {
-            let about = format!("plugin_configs.{} {}", text(&task["plugin_config"]), text(&task["task"]));
+            let name = text(&task["plugin_config"]);
             let message =
                 format!("fails since {}: {}", second(&task["failing_since"]), text(&task["last_error"]));
-            self.error("plugin_task_failing", &about, message, "check the server that the plugin uses");
+            match text(&task["plugin"]).as_str() {
+                // The sink above.
+                "access_log" => {}
+                "metrics" => {
+                    let about = format!("gateway.metrics.{name}");
+                    self.error("metrics_push_failing", &about, message, "check its server");
+                }
+                _ => {
+                    let about = format!("plugin_configs.{name} {}", text(&task["task"]));
+                    self.error(
+                        "plugin_task_failing",
+                        &about,
+                        message,
+                        "check the server that the plugin uses",
+                    );
+                }
+            }
         }
-        for name in each(&status["redis"]).filter(|one| one["up"] == false).map(|one| text(&one["name"])) {
-            let about = format!("gateway.redis.{name}");
-            let message = "not connected, or the server refuses scripts; the program log names the cause";
-            self.error("redis_down", &about, message.to_owned(), "check its address, password and rights");
+        for connection in each(&status["redis"]).filter(|connection| connection["up"] == false) {
+            let about = format!("gateway.redis.{}", text(&connection["name"]));
+            let message = or_unknown(text(&connection["last_error"]));
+            self.error("redis_down", &about, message, "check its address, password and rights");
         }
     }
 
@@ -218,6 +244,12 @@ fn second(time: &Value) -> String {
         Some((time, _)) => format!("{time}Z"),
         None => time,
     }
+}
+
+/// A size for people: `17.2 MiB`.
+fn mebibytes(bytes: u64) -> String {
+    let tenths = bytes.saturating_mul(10) >> 20;
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
 
 fn or_unknown(text: String) -> String {

@@ -119,6 +119,9 @@ pub(super) fn compare(
             "{left_out} plugin configs that count or store across requests are left out"
         ));
     }
+    if requests.is_empty() {
+        return print::nothing_checked(log, "record of a request");
+    }
     if groups.is_empty() { 0 } else { DIFFERENT }
 }
 

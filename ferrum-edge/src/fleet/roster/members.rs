@@ -183,11 +183,11 @@ impl Members {
         let new = new.filter(|row| row.revoked.is_none());
         if let Some(row) = &new {
             self.enrolled += 1;
-            self.count(&row.group, true, touched);
+            self.add_to(&row.group, touched);
         }
         let Some(old) = old else { return };
         self.enrolled -= 1;
-        self.count(&old.group, false, touched);
+        self.remove_from(&old.group, touched);
         match new {
             None => changes.revoked.push((id, old.name.clone())),
             Some(new) if new.group != old.group => changes.moved.push((id, new.group.clone())),
@@ -202,26 +202,35 @@ impl Members {
         touched: &mut BTreeMap<String, bool>,
     ) {
         if let Some((row, _)) = &row {
-            self.count(&row.group, true, touched);
+            self.add_to(&row.group, touched);
         }
         let old = match row {
             Some(row) => self.invitations.insert(id, row),
             None => self.invitations.remove(&id),
         };
         if let Some((old, _)) = old {
-            self.count(&old.group, false, touched);
+            self.remove_from(&old.group, touched);
         }
     }
 
-    /// Counts a member of a group that comes or goes, and notes whether the group had any before.
-    fn count(&mut self, group: &str, is_coming: bool, touched: &mut BTreeMap<String, bool>) {
+    /// Counts a new member of a group.
+    fn add_to(&mut self, group: &str, touched: &mut BTreeMap<String, bool>) {
+        let size = self.size_before(group, touched);
+        self.sizes.insert(group.to_owned(), size + 1);
+    }
+
+    /// Counts a member less.
+    fn remove_from(&mut self, group: &str, touched: &mut BTreeMap<String, bool>) {
+        match self.size_before(group, touched) {
+            0 | 1 => drop(self.sizes.remove(group)),
+            size => drop(self.sizes.insert(group.to_owned(), size - 1)),
+        }
+    }
+
+    /// The members of a group; notes whether it had any before the first change.
+    fn size_before(&self, group: &str, touched: &mut BTreeMap<String, bool>) -> usize {
         let size = self.sizes.get(group).copied().unwrap_or(0);
         touched.entry(group.to_owned()).or_insert(size > 0);
-        let size = if is_coming { size + 1 } else { size.saturating_sub(1) };
-        if size > 0 {
-            self.sizes.insert(group.to_owned(), size);
-        } else {
-            self.sizes.remove(group);
-        }
+        size
     }
 }

@@ -90,7 +90,7 @@ fn number(problems: &mut Problems, name: &str) -> Option<u64> {
     let text = taken(problems, name)?;
     let number = text.parse().ok().filter(|number| *number > 0);
     if number.is_none() {
-        problems.add(name, "this has to be a number above 0");
+        problems.add(name, "expected a number above 0");
     }
     number
 }

@@ -45,7 +45,7 @@ fn what_is_not_recognised_is_3_and_a_loss_only_where_there_is_one() {
     assert_eq!(code(&["what"]), Some(3));
     assert_eq!(code(&["what", "--from", "nginx"]), Some(3));
     assert_eq!(code(&["bad.conf"]), Some(3));
-    assert_eq!(code(&["gone.conf"]), Some(1));
+    assert_eq!(code(&["gone.conf"]), Some(3));
     assert_eq!(code(&[]), Some(2));
 }
 

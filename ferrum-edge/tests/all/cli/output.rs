@@ -129,6 +129,6 @@ fn commands_about_traffic_take_no_database() {
         let output = ferrum_edge(&folder).args(command).args(["--admin", "127.0.0.1:1"]).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{command:?}: {output:?}");
         let told = String::from_utf8(output.stderr).unwrap();
-        assert!(told.ends_with("Say where one does: --admin ADDRESS\n"), "{command:?}: {told}");
+        assert!(told.ends_with("Specify its address: --admin ADDRESS\n"), "{command:?}: {told}");
     }
 }

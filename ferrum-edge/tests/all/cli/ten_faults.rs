@@ -136,13 +136,13 @@ fn target(answer: fn(&str) -> Option<&'static str>) -> u16 {
     port
 }
 
-/// A server whose certificate has expired; writes it to a file, so that it is trusted otherwise.
-fn expired(folder: &Folder) -> u16 {
+/// A server with a certificate for `name`, valid until the end of `year`; writes it to a file, so that it can be trusted.
+pub(super) fn tls_target(folder: &Folder, file: &str, name: &str, year: i32) -> u16 {
     let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2020, 2, 1));
+    let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(year, 12, 31));
     let certificate = params.self_signed(&key).unwrap();
-    folder.write("expired.pem", &certificate.pem());
+    folder.write(file, &certificate.pem());
     let chain = vec![CertificateDer::from(certificate.der().to_vec())];
     let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
     let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -165,7 +165,7 @@ fn night(folder: &Folder) -> Gateway {
     let served = target(|_| Some("200 OK"));
     let hosted =
         target(|head| Some(if head.contains("host: shop.test") { "200 OK" } else { "421 Misdirected" }));
-    let expired = expired(folder);
+    let expired = tls_target(folder, "expired.pem", "localhost", 2020);
     let spec = format!(
         "
 gateway: {{ http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1, access_log: {{ path: access.log }} }}

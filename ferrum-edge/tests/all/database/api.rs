@@ -54,6 +54,34 @@ fn what_is_deleted_and_put_at_once_is_refused() {
     assert_eq!(api.get("/v1/proxies/a").status, 200);
 }
 
+/// Each unusable item is named at its place, and not only the first.
+#[test]
+fn items_of_a_batch_without_a_usable_id_are_named_at_their_places() {
+    let folder = Folder::new();
+    let (_running, mut api, target) = begin(&folder);
+    let good = |id: &str| proxy(id, "/x", target);
+    let cases = [
+        (json!({ "proxies": [good("a b")] }), vec!["/proxies/0/id"]),
+        (json!({ "proxies": [good("a"), { "listen_path": "/x" }] }), vec!["/proxies/1/id"]),
+        (
+            json!({ "proxies": [{ "id": 7 }, "text", good("/")] }),
+            vec!["/proxies/0/id", "/proxies/1", "/proxies/2/id"],
+        ),
+        (json!({ "proxies": [good("a"), good("a")] }), vec!["/proxies/1/id"]),
+        (
+            json!({ "consumers": [{ "id": "" }], "proxies": [{ "id": null }] }),
+            vec!["/consumers/0/id", "/proxies/0/id"],
+        ),
+    ];
+    for (body, wanted) in cases {
+        let answer = api.send("POST", "/v1/batch?validate_only", &body);
+        assert_eq!(answer.status, 422, "{answer:?}");
+        let mut named = pointers(&answer);
+        named.sort_unstable();
+        assert_eq!(named, wanted, "{answer:?}");
+    }
+}
+
 #[test]
 fn every_kind_is_created_read_changed_and_deleted() {
     let folder = Folder::new();

@@ -154,7 +154,7 @@ impl<'s> Checker<'s, '_> {
         };
         let tags: Vec<&str> = choices.iter().filter_map(|choice| choice.tag.as_deref()).collect();
         let [entry] = entries.as_slice() else {
-            self.problem(node.line, format!("this has to have one key, and has {}", entries.len())).remedy =
+            self.problem(node.line, format!("expected one key, found {}", entries.len())).remedy =
                 Some(format!("one of: {}", tags.join(", ")));
             return;
         };
@@ -189,7 +189,7 @@ impl<'s> Checker<'s, '_> {
         let number_wanted = types.iter().any(|t| matches!(*t, "integer" | "number"));
         let (is, remedy) = match &node.value {
             Value::Null => ("nothing", None),
-            Value::Bool(_) => ("a truth value", None),
+            Value::Bool(_) => ("a boolean", None),
             Value::Number(_) if number_wanted => {
                 let may_have_unit = types.contains(&"string");
                 let remedy = if may_have_unit {
@@ -202,7 +202,7 @@ impl<'s> Checker<'s, '_> {
             Value::Number(_) => {
                 ("a number", types.contains(&"string").then(|| "put it in quotes".to_owned()))
             }
-            Value::Text { text, .. } => ("text", text_remedy(text, types)),
+            Value::Text { text, .. } => ("a string", text_remedy(text, types)),
             Value::List(_) => ("a list", None),
             Value::Map(_) => ("a map", None),
         };
@@ -218,7 +218,7 @@ impl<'s> Checker<'s, '_> {
             Value::List(_) | Value::Map(_) => None,
             _ => types.contains(&"array").then(|| "write a list, even of one: `[…]`".to_owned()),
         });
-        let message = format!("this has to be {}, and is {is}", wanted.join(" or "));
+        let message = format!("expected {}, found {is}", wanted.join(" or "));
         self.problem(node.line, message).remedy = remedy;
     }
 
@@ -399,7 +399,7 @@ fn title(wanted: &str) -> &str {
         "boolean" => "true or false",
         "integer" => "a whole number",
         "number" => "a number",
-        "string" => "text",
+        "string" => "a string",
         "array" => "a list",
         "object" => "a map",
         other => other,

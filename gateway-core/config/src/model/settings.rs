@@ -29,6 +29,8 @@ pub enum RealIpHeader {
 /// What holds for the gateway as a whole. Listeners and workers are read at start; the rest follows a reload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
+    /// Whether this process serves the proxies. Default true; not for control planes and tools.
+    pub carries_traffic: bool,
     /// Plain HTTP; `None` is off. Default `0.0.0.0:8000`.
     pub http: Option<SocketAddr>,
     /// HTTP over TLS; on when a certificate is configured. Default `0.0.0.0:8443`.
@@ -293,6 +295,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            carries_traffic: true,
             http: Some(SocketAddr::from(([0, 0, 0, 0], 8000))),
             https: Some(SocketAddr::from(([0, 0, 0, 0], 8443))),
             http3: false,

@@ -117,7 +117,7 @@ fn credential(
                 notes.add(&at, format!("unknown key `{name}`")).remedy =
                     Some(format!("the key is `{}`", kind.key));
             }
-            None => notes.add(&at, "this has to be text").remedy = Some("put it in quotes".to_owned()),
+            None => notes.add(&at, "expected a string").remedy = Some("put it in quotes".to_owned()),
             Some(text) if text.len() > MAX_TEXT => {
                 notes.add(&at, format!("this has more than {MAX_TEXT} bytes"));
             }

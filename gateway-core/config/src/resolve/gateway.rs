@@ -59,6 +59,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
     let https = listener(notes, "https", written.https.as_ref(), defaults.https);
     let acme = written.acme.as_ref().map(|acme| Arc::new(acme::rules(notes, acme, folder)));
     Settings {
+        carries_traffic: true,
         http,
         https,
         http3: written.http3.unwrap_or(defaults.http3),

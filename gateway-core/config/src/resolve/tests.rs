@@ -100,7 +100,7 @@ fn texts_that_are_no_documents() {
     );
     refused(
         "a\n",
-        "f:1: this has to be a map, and is text (a configuration has sections such as `gateway:` and `proxies:`)",
+        "f:1: expected a map, found a string (a configuration has sections such as `gateway:` and `proxies:`)",
     );
     refused(
         "a: *b",
@@ -108,7 +108,7 @@ fn texts_that_are_no_documents() {
     );
     refused(
         "proxies: 5",
-        "f:1: proxies: this has to be a list, and is a number (begin each proxy with `- id: NAME`)",
+        "f:1: proxies: expected a list, found a number (begin each proxy with `- id: NAME`)",
     );
     refused(
         "---\nproxies: []\n---\nproxies: []\n",

@@ -136,7 +136,7 @@ fn what_is_wrong_is_told_by_its_name() {
          environment: FERRUM_PROXY_HTTP_PORT: `http` is not a port (0 to 65535; 0 switches it off)\n\
          environment: FERRUM_WORKER_THREADS: 9999 is out of range (0 to 1024)\n\
          environment: FERRUM_TLS_MIN_VERSION: `1.1` is not known here (one of: 1.2, 1.3)\n\
-         environment: FERRUM_MAX_CONNECTIONS: this has to be a whole number, and is text (write a number)\n\
+         environment: FERRUM_MAX_CONNECTIONS: expected a whole number, found a string (write a number)\n\
          environment: FERRUM_TRUSTED_PROXIES: `10.0.0.0/33` is not an address or a CIDR block (such as 10.0.0.0/8 or \
          192.0.2.7)\n\
          environment: FERRUM_VIA_PSEUDONYM: `a b` can't be a pseudonym (letters, digits, `-` and `.`)\n\

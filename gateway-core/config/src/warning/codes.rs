@@ -26,10 +26,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("path_placeholder", "a path has a segment such as `:id`, which is matched literally"),
     ("admin_exposed", "other machines can reach the admin API"),
     ("restart_needed", "a reload changed a setting that is read at start only"),
-    (
-        "certificate_expires",
-        "a certificate has expired or expires within 30 days, or one from a CA is due for renewal",
-    ),
+    ("certificate_expired", "a certificate or revocation list has expired; `status` reports it as an error"),
+    ("certificate_expires", "a certificate expires within 30 days, or one from a CA is due for renewal"),
     (
         "certificate_unusable",
         "a changed certificate, key or revocation list can't be used: the previous one stays active",

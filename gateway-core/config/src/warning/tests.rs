@@ -6,9 +6,16 @@ use crate::resolve::{self, no_plugins::NoPlugins};
 
 /// The codes and places warned of in a document.
 fn warned(text: &str) -> Vec<(&'static str, String)> {
+    warned_of(&model(text))
+}
+
+fn warned_of(model: &Model) -> Vec<(&'static str, String)> {
+    warnings(model).into_iter().map(|warning| (warning.code, warning.path)).collect()
+}
+
+fn model(text: &str) -> Model {
     let origin = Origin { name: "test".to_owned(), folder: PathBuf::new(), format: None };
-    let model = resolve::load(text, &origin, &NoReferences, &NoPlugins, |_| Default::default()).unwrap();
-    warnings(&model).into_iter().map(|warning| (warning.code, warning.path)).collect()
+    resolve::load(text, &origin, &NoReferences, &NoPlugins, |_| Default::default()).unwrap()
 }
 
 fn proxy(id: &str, more: &str) -> String {
@@ -131,6 +138,18 @@ fn consumers_that_nobody_can_be() {
     assert_eq!(warned(&owner), Vec::new());
 }
 
+/// A control plane, or a command on a database: the listeners are those of other gateways.
+#[test]
+fn a_process_without_traffic_needs_no_listener() {
+    let text = format!("gateway: {{http: off, https: off}}\nproxies:\n{}", proxy("a", "listen_path: /"));
+    let mut model = model(&text);
+    assert_eq!(warned_of(&model), one("setting_without_effect", "gateway.http"));
+    let mut settings = (*model.settings).clone();
+    settings.carries_traffic = false;
+    model.settings = settings.into();
+    assert_eq!(warned_of(&model), []);
+}
+
 #[test]
 fn certificates_near_their_end() {
     let day = 24 * 3600;
@@ -141,6 +160,8 @@ fn certificates_near_their_end() {
     assert_eq!(message(31 * day), None);
     assert_eq!(message(29 * day + 5).as_deref(), Some("the certificate in a.pem expires in 29 days"));
     assert_eq!(message(-5).as_deref(), Some("the certificate in a.pem has expired"));
+    let codes = [-5, 5].map(|seconds| expiring([at(seconds)])[0].code);
+    assert_eq!(codes, ["certificate_expired", "certificate_expires"]);
     assert_eq!(expiring([at(5), at(5)]).len(), 1);
 }
 

@@ -245,6 +245,7 @@ impl ExchangeEnding<'_> {
             route: self.route.map(|route| &route.state),
             max_request_body: limits.map_or(0, |limits| limits.max_request_body),
             has_answer: self.first_byte.is_some(),
+            failure: self.failure.as_deref(),
         };
         deciding::deciding_setting(cause, word, circumstances)
     }

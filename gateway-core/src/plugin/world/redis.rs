@@ -18,6 +18,9 @@ pub trait RedisHolder: Send + Sync {
     /// Connects to these servers before they are used under its name; `None` where there was an attempt at them and they are in use.
     fn prepare(self: Arc<Self>, server: &Arc<RedisServer>) -> Option<RedisAttempt>;
 
+    /// Why there is no connection, or why the server rejected the last command that failed; `None` before the first failure.
+    fn last_error(&self) -> Option<String>;
+
     /// Other servers may be in use now, or those that it prepared for may never be.
     fn settle(&self);
 }
@@ -42,6 +45,10 @@ impl RedisLinks {
     fn holders(&self) -> Vec<Arc<dyn RedisHolder>> {
         let holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
         holders.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn last_error(&self, name: &str) -> Option<String> {
+        self.holders().iter().find(|holder| holder.name() == name)?.last_error()
     }
 
     pub(super) fn prepare(&self, servers: &RedisServers) -> Vec<RedisAttempt> {

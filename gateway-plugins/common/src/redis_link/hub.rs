@@ -86,6 +86,8 @@ pub(super) struct Hub {
     failed: Counter,
     opened: Counter,
     ahead: std::sync::Mutex<Ahead>,
+    /// Why the last connection was lost, or the last command refused.
+    last_error: std::sync::Mutex<Option<String>>,
 }
 
 /// What is done before the servers are used.
@@ -115,6 +117,10 @@ impl RedisHolder for Hub {
             self.ahead().connection = connected.map(|connection| (server, connection));
             self.raise();
         }))
+    }
+
+    fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn settle(&self) {
@@ -163,6 +169,7 @@ impl Hub {
                 failed: command("failed"),
                 opened: world.meters().counter(OPENED, &["connection"], &[name]),
                 ahead: std::sync::Mutex::default(),
+                last_error: std::sync::Mutex::default(),
             }
         });
         let holder: Arc<dyn RedisHolder> = hub.clone();
@@ -268,6 +275,7 @@ impl Hub {
             while !*self.up.borrow() && held.receiver.try_recv().is_ok() {}
             let pause = match end {
                 ServiceEnd::Lost(why) => {
+                    self.set_error(&why);
                     // One line for each outage and reason; the metric shows how long it lasts.
                     if !held.reasons.contains(&why) && held.reasons.len() < MAX_REASONS {
                         tracing::warn!(connection = %self.name, error = %why, "no connection to Redis");
@@ -364,6 +372,7 @@ impl Hub {
             }
             CommandOutcome::Refused(why) => {
                 self.gauge.set(0);
+                self.set_error(&why);
                 self.say(held, why.clone(), &why, "Redis refuses what it is asked");
             }
             CommandOutcome::Failed(why) => {
@@ -386,6 +395,10 @@ impl Hub {
             tracing::warn!(connection = %self.name, error = %why, "{what}");
             held.said.push((about, Instant::now()));
         }
+    }
+
+    fn set_error(&self, why: &str) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
     }
 
     pub(super) fn set_up(&self, up: bool) {

@@ -205,42 +205,52 @@ struct Settings<'p> {
     found: Vec<(String, Value)>,
 }
 
+/// What a value belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Settings,
+    /// A setting that says which server is asked.
+    Server,
+}
+
 impl<'p> Settings<'p> {
     fn of(plugin: &'p str, config: &Value) -> Vec<(String, Value)> {
         let binding = BINDINGS.iter().find(|(name, _)| *name == plugin);
         let binding = binding.map_or(Binding::Texts, |(_, binding)| *binding);
         let mut settings = Self { plugin, binding, found: Vec::new() };
         if binding != Binding::Place {
-            settings.find(config, "", false);
+            settings.find(config, "", Within::Settings);
         }
         settings.found.sort_by(|(one, _), (other, _)| one.cmp(other));
         settings.found
     }
 
-    fn find(&mut self, value: &Value, place: &str, is_server: bool) {
+    fn find(&mut self, value: &Value, place: &str, within: Within) {
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    self.find(value, &format!("{place}/{name}"), is_server || self.is_server(name));
+                    let within = if self.is_server(name) { Within::Server } else { within };
+                    self.find(value, &format!("{place}/{name}"), within);
                 }
             }
             Value::Array(values) => {
                 for (n, value) in values.iter().enumerate() {
-                    self.find(value, &format!("{place}/{n}"), is_server);
+                    self.find(value, &format!("{place}/{n}"), within);
                 }
             }
-            value if self.decides(value, place, is_server) => {
+            value if self.decides(value, place, within) => {
                 self.found.push((place.to_owned(), value.clone()));
             }
             _ => {}
         }
     }
 
-    fn decides(&self, value: &Value, place: &str, is_server: bool) -> bool {
+    fn decides(&self, value: &Value, place: &str, within: Within) -> bool {
+        let is_server = within == Within::Server && !value.is_null();
         match self.binding {
             Binding::Place => false,
-            Binding::Servers => is_server && !value.is_null(),
-            Binding::Texts => value.is_string() || is_server && !value.is_null(),
+            Binding::Servers => is_server,
+            Binding::Texts => value.is_string() || is_server,
             Binding::Code => !is_limit(place),
         }
     }
