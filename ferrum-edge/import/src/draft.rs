@@ -330,6 +330,8 @@ pub(crate) enum To {
     Host { host: String, port: u16, is_tls: bool },
     /// The gateway answers by itself: status, media type, body.
     Answer(u16, String, String),
+    /// The same with a body that is a template.
+    Page(u16, String, String),
     /// The gateway redirects.
     Redirect(Redirect),
     /// The gateway serves files.
@@ -418,7 +420,7 @@ impl Import {
         let is_files = matches!(route.to, To::Files(_));
         // What answers is passed by the response on its way out where the other plugin came before it.
         let answers = match &route.to {
-            To::Answer(..) | To::Closed => Some("request_termination"),
+            To::Answer(..) | To::Page(..) | To::Closed => Some("request_termination"),
             To::Redirect(_) => Some("redirect"),
             To::Files(_) => Some("static_files"),
             To::Upstream { .. } | To::Host { .. } => None,
@@ -469,16 +471,21 @@ impl Import {
                 proxy.backend_port((!host.starts_with("unix:")).then_some(port));
                 proxy.backend_host(host);
             }
-            To::Answer(status, kind, body) => {
-                let answer = draft!(RequestTermination { status_code: status, content_type: kind, body });
-                self.plugin(id, "request_termination", answer.into());
-            }
+            To::Answer(status, kind, body) => self.answer(id, status, &kind, &body, None),
+            To::Page(status, kind, body) => self.answer(id, status, &kind, &body, Some(true)),
             To::Redirect(config) => drop(self.plugin(id, "redirect", config.into())),
             To::Files(config) => drop(self.plugin(id, "static_files", config.into())),
             To::Closed => {
                 self.plugin(id, "request_termination", RequestTermination::of_closed_route().into());
             }
         }
+    }
+}
+
+impl Import {
+    fn answer(&mut self, id: &str, status_code: u16, content_type: &str, body: &str, template: Option<bool>) {
+        let answer = draft!(RequestTermination { status_code, content_type, body, template });
+        self.plugin(id, "request_termination", answer.into());
     }
 }
 

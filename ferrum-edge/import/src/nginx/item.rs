@@ -1,10 +1,14 @@
 //! Requests of a server and what becomes of them.
 
+use std::rc::Rc;
+
+use serde_json::Value;
+
 use super::blocks::Directive;
 use super::location::Base;
 use super::site::Site;
 use crate::cond::Cond;
-use crate::draft::{Plug, Proxy, Rewrite, StaticFiles, To};
+use crate::draft::{Plug, Proxy, QueryChanges, Rewrite, StaticFiles, To, draft};
 
 /// Requests and what becomes of them; the first item that takes a request has it.
 #[derive(Debug, Clone)]
@@ -30,6 +34,24 @@ impl Item {
             files: None,
             plugins: Vec::new(),
             logs: None,
+        }
+    }
+}
+
+impl Item {
+    /// Has its target asked without the query of the request.
+    pub(super) fn without_query(&mut self) {
+        if !matches!(self.to, To::Upstream { .. } | To::Host { .. }) {
+            return;
+        }
+        let mut rewrite = draft!(Rewrite { query: draft!(QueryChanges { remove_all: true }) });
+        match self.plugins.iter_mut().find(|plug| plug.name == "rewrite" && plug.when.is_none()) {
+            Some(plug) => {
+                if let Value::Object(known) = Rc::make_mut(&mut plug.config) {
+                    known.append(&mut rewrite);
+                }
+            }
+            None => self.plugins.push(Plug::of(rewrite)),
         }
     }
 }

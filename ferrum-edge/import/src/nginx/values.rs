@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::asked::Test;
 use super::blocks::Directive;
-use super::variable_names::{WITH_QUERY, ours};
+use super::variable_names::{WITH_QUERY, names, ours};
 use crate::changed::What;
 use crate::cond::Cond;
 use crate::text;
@@ -148,9 +148,6 @@ impl Variables {
             "args" | "query_string" | "is_args" => query.is_some(),
             name => query.is_some() && name.starts_with("arg_"),
         };
-        let names = |text: &str, is: &dyn Fn(&str) -> bool| {
-            pieces(text).iter().any(|piece| matches!(piece, ValuePiece::Variable(name) if is(name)))
-        };
         let is_gone = |name: &str| is_new(name) || is_group(name) || self.groups.contains_key(name);
         let concerns = |cond: &Cond| {
             let Cond::Is(cond) = cond else { return false };
@@ -220,8 +217,9 @@ impl Variables {
                             None => Test::Regex(regex, false),
                         };
                         // Groups of this regex have no counterpart.
-                        let names_groups = text::has_groups(regex)
-                            && pieces(&value).iter().any(|piece| matches!(piece, ValuePiece::Variable(_)));
+                        let named = text::named_groups(regex);
+                        let is_own = |name: &str| is_group(name) || named.iter().any(|own| own == name);
+                        let names_groups = text::has_groups(regex) && names(&value, &is_own);
                         regexes.push((self.holds(source, &test, 0).filter(|_| !names_groups)?, value));
                     } else if is_wild {
                         let names = match key.strip_prefix('.') {

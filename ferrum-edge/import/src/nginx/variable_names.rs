@@ -1,7 +1,26 @@
 //! What the gateway's templates call nginx's variables.
 
+use super::values::{ValuePiece, Variables, pieces};
+
 /// What stands behind the group of `$request_uri` that the query is a part of.
 pub(super) const WITH_QUERY: char = '\u{1}';
+
+/// How texts end with the query of the request.
+const OWN_QUERIES: [&str; 4] = ["$is_args$args", "$is_args$query_string", "?$args", "?$query_string"];
+
+impl Variables {
+    /// A text without the query of the request, if it ends with that.
+    pub(super) fn without_query<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let start = OWN_QUERIES.iter().find_map(|query| text.strip_suffix(query))?;
+        let is_own = ["args", "query_string", "is_args"].iter().all(|name| self.is_of_request(name));
+        Some(start).filter(|start| is_own && !start.contains('?'))
+    }
+}
+
+/// Whether a text names a variable of this kind.
+pub(super) fn names(text: &str, is: &dyn Fn(&str) -> bool) -> bool {
+    pieces(text).iter().any(|piece| matches!(piece, ValuePiece::Variable(name) if is(name)))
+}
 
 /// The gateway's name for a variable of nginx.
 pub(super) fn ours(name: &str) -> Option<String> {
@@ -16,7 +35,8 @@ pub(super) fn ours(name: &str) -> Option<String> {
         "scheme" => "request.scheme",
         "request_method" => "request.method",
         "request_id" => "request.id",
-        "remote_addr" => "client.address",
+        // In its binary form it stands in keys alone.
+        "remote_addr" | "binary_remote_addr" => "client.address",
         "remote_port" => "client.port",
         "remote_user" => "identity.name",
         "server_port" => "server.port",
