@@ -21,6 +21,7 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -41,8 +42,8 @@ pub(crate) use plugin::*;
 pub(crate) use proxy::*;
 pub use settings::Declared;
 pub(crate) use settings::{List, Settings, Text, Texts, draft};
-pub(crate) use targets::Targets;
 use targets::join_targets;
+pub(crate) use targets::{Targets, without_target};
 pub(crate) use transformation::*;
 pub(crate) use upstream::*;
 
@@ -87,6 +88,8 @@ pub struct Import {
     open: bool,
     /// Whether its proxies would have more plugins than an import may make.
     pub(crate) has_too_many_plugins: bool,
+    /// Plugin configs that count by a zone: their places, and its name.
+    pub(crate) zones: Vec<(usize, Arc<str>)>,
     /// How often each id was asked for, by kind.
     ids: HashMap<&'static str, HashMap<String, usize>>,
     accounts: Accounts,
@@ -347,11 +350,13 @@ pub(crate) struct Plug {
     /// Its settings, shared by the routes that have it.
     pub(crate) config: Rc<Value>,
     pub(crate) when: Option<Rc<Value>>,
+    /// Those of one zone that are alike share their counters.
+    pub(crate) zone: Option<Arc<str>>,
 }
 
 impl Plug {
     pub(crate) fn new(name: &'static str, config: Value) -> Self {
-        Self { name, config: Rc::new(config), when: None }
+        Self { name, config: Rc::new(config), when: None, zone: None }
     }
 
     /// The plugin that has these settings.
@@ -442,6 +447,7 @@ impl Import {
             // Files are looked for by the path as it came.
             let leads = (plug.name == "static_files" && rewrites).then_some("rewrite");
             self.plugin_when(&id, plug.name, Rc::unwrap_or_clone(plug.config), plug.when.as_deref());
+            self.zones.extend(plug.zone.map(|zone| (self.plugin_configs.len() - 1, zone)));
             // Files precede an answer for paths without one.
             let precedes = matches!(plug.name, "response_transformer" | "static_files");
             let next = answers.filter(|_| precedes).or(leads);
@@ -487,13 +493,6 @@ impl Import {
         let answer = draft!(RequestTermination { status_code, content_type, body, template });
         self.plugin(id, "request_termination", answer.into());
     }
-}
-
-/// Removes the target of a proxy that answers by itself.
-pub(crate) fn without_target(proxy: &mut Map<String, Value>) {
-    proxy.retain(|key, _| {
-        !(key.starts_with("backend_") || key == "upstream_id" || key == "strip_listen_path")
-    });
 }
 
 /// Whether a proxy has no target.

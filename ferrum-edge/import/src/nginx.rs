@@ -29,6 +29,7 @@ mod lookahead;
 mod media_types;
 mod missing_slash;
 mod parts;
+mod path_groups;
 mod plugins;
 mod redirect_maps;
 mod referers;

@@ -98,7 +98,6 @@ backend web
     let caddy = r#"{
   admin off
   auto_https off
-  persist_config off
 }
 http://a.test:@PORT@ {
   respond /me "{method} {host} ${path}"

@@ -200,7 +200,7 @@ http://hidden.test:@PORT@ {
 	root * @DIR@/www
 	try_files {path} =404
 	file_server {
-		hide .git *.bak a.txt
+		hide .git secret* a.txt
 	}
 }
 http://many.test:@PORT@ {
@@ -243,10 +243,10 @@ http://unknown.test:@PORT@ {
             files: &[
                 ("www/index.html", "index"),
                 ("www/a.txt", "a"),
-                ("www/.git/config", "hidden"),
-                ("www/x.bak", "hidden"),
-                ("www/gitx", "shown"),
-                ("www/.gitx", "shown"),
+                ("www/.git/a.txt", "hidden"),
+                ("www/secret-x.txt", "hidden"),
+                ("www/gitx.txt", "shown"),
+                ("www/.gitx.txt", "shown"),
             ],
             ..Case::default()
         },

@@ -273,14 +273,25 @@ fn what_kongs_plugins_cannot_have_here_is_closed() {
     for plugin in [
         "{name: jwt, config: {secret_is_base64: true}}",
         "{name: hmac-auth, config: {algorithms: [hmac-sha1]}}",
-        "{name: request-transformer, config: {replace: {uri: '/x/$(uri_captures.id)'}}}",
-        "{name: request-transformer, config: {replace: {uri: /x}, remove: {headers: [x-a]}}}",
     ] {
         let text = format!(
             "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1\n  routes: [{{name: r, paths: [/]}}]\n  plugins: [{plugin}]\n"
         );
         let conversion = import(Format::Kong, &text, false);
         assert_eq!(conversion.report.count(Conversion::Closed), 1, "{plugin}");
+    }
+}
+
+/// A path that can't be made anew is named.
+#[test]
+fn kongs_paths_that_are_not_replaced_are_named() {
+    for config in
+        ["{replace: {uri: '/x/$(uri_captures.id)'}}", "{replace: {uri: /x}, remove: {headers: [x-a]}}"]
+    {
+        let text = format!(
+            "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1\n  routes: [{{name: r, paths: [/]}}]\n  plugins: [{{name: request-transformer, config: {config}}}]\n"
+        );
+        assert!(lost(&import(Format::Kong, &text, false), "`replace.uri`"), "{config}");
     }
 }
 

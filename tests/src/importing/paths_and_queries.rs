@@ -110,7 +110,7 @@ http {
 /// `regsub` of the path, and conditions on what the whole target has.
 #[tokio::test]
 async fn haproxy_replaces_in_paths() {
-    let config = r"defaults
+    let config = r#"defaults
   mode http
   timeout connect 2s
   timeout client 10s
@@ -132,16 +132,18 @@ backend api
   http-request set-path %[path,regsub(^/api/,/)]
   server s @A@
 backend v2
+  http-request set-query %[query]&lb=x if { path_beg /v2/a }
+  http-request replace-header Host (.*) inner.test
   server s @A@
 backend old
-  http-request set-path /new%[path,regsub(/([a-z]+)-([a-z]+),/\2_\1,i)]
+  http-request set-path "/new%[path,regsub('/([a-z]+)-([a-z]+)','/\\2_\\1',i)]"
   server s @B@
 backend all
   http-request set-pathq /one?x=1
   server s @C@
 backend web
   server s @D@
-";
+"#;
     compare(Case {
         format: Format::Haproxy,
         config,
@@ -173,7 +175,7 @@ backend web
 async fn caddy_replaces_in_paths() {
     let site = |name: &str, rules: &str| format!("http://{name}.test:@PORT@ {{\n{rules}\n}}\n");
     let config = [
-        "{\n  admin off\n  auto_https off\n  persist_config off\n}\n".to_owned(),
+        "{\n  admin off\n  auto_https off\n}\n".to_owned(),
         site("a", "@old path_regexp old ^/old/([0-9]+)\nredir @old /new/{re.old.1} 301\nreverse_proxy @A@"),
         site(
             "b",

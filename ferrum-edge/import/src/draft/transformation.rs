@@ -7,7 +7,9 @@ use super::settings::{Amount, Any, Flag, List, Number, One, Text, Texts, draft, 
 settings! {
     Rewrite: "rewrite" { path: Text, regex: List<Replaced>, query: One<QueryChanges>, host: Text }
     /// Changes to the query of what the target is asked.
-    QueryChanges: "rewrite/query" { remove_all: Flag }
+    QueryChanges: "rewrite/query" { remove_all: Flag, add: List<Parameter> }
+    /// A parameter of a query.
+    Parameter: "rewrite/query/add" { name: Text, value: Text }
     /// Replaces what a regex finds in the path.
     Replaced: "rewrite/regex" { from: Text, to: Text, all: Flag }
     RequestTransformer: "request_transformer" { rules: List<HeaderRule> }

@@ -2,11 +2,13 @@
 
 use super::acl::Acls;
 use super::sections::HaproxyLine;
-use super::templates::SUBSTITUTED;
 use crate::changed::What;
 use crate::cond::Cond;
 use crate::draft::Matcher;
 use crate::text;
+
+/// How a path begins in which a regex is replaced.
+pub(super) const SUBSTITUTED: &str = "%[path,regsub(";
 
 impl Acls {
     /// Notes what a rule changes about the request's line, for the requests that a condition means, where it is known.
@@ -63,6 +65,18 @@ fn changed_target(action: &str, words: &[&str]) -> Vec<What> {
         }
         ("replace-path", _) => vec![What::AnyPath],
         _ => vec![What::AnyPath, What::AnyQuery, What::AnyHeader("host".to_owned())],
+    }
+}
+
+/// The words of a rule about a header: `replace-header Host (.*) NAME` is `set-header Host NAME`, for all requests have the field.
+pub(super) fn whole_host<'w>(action: &'w str, words: &[&'w str]) -> (&'w str, Vec<&'w str>) {
+    match (action, words) {
+        ("replace-header", [name, "(.*)" | ".*" | "^.*$" | "^(.*)$", with])
+            if name.eq_ignore_ascii_case("host") && !with.contains('\\') =>
+        {
+            ("set-header", vec![*name, *with])
+        }
+        _ => (action, words.to_vec()),
     }
 }
 

@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways};
-use super::changes::{changed_header, put_before};
+use super::changes::{SUBSTITUTED, changed_header, put_before, whole_host};
 use super::limits::is_limit;
 use super::request_condition::{convert, request_cond, why_not_converted};
 use super::sections::{HaproxyLine, Section};
-use super::templates::{SUBSTITUTED, groups, replacement, substituted, template};
+use super::templates::{added_query, groups, replacement, substituted, template};
 use super::why::{Why, no_counterpart};
 use crate::changed::What;
 use crate::cond::Cond;
@@ -370,6 +370,7 @@ impl Haproxy<'_, '_> {
             ("set-path", [to, ..]) | ("set-pathq" | "set-uri", [to]) => {
                 template(to).filter(|to| to.starts_with('/')).map(|path| draft!(Rewrite { path }))
             }
+            ("set-query", [to]) => added_query(to).map(|query| draft!(Rewrite { query })),
             ("replace-path" | "replace-uri" | "replace-pathq", [regex, to])
                 if !regex.contains('?') || action == "replace-path" =>
             {
@@ -414,7 +415,9 @@ impl Haproxy<'_, '_> {
         steps: &mut Vec<RouteStep>,
     ) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let Some((&action, words)) = words.split_first() else { return };
+        let Some((action, words)) = words.split_first() else { return };
+        let (action, words) = whole_host(action, words);
+        let words = words.as_slice();
         let is_request = plugin == "request_transformer";
         let name = words.first().copied().unwrap_or_default();
         if words.iter().any(|word| word.contains("capture.req.")) {

@@ -1,8 +1,8 @@
 //! HAProxy's texts with samples as the gateway's templates.
 
-use super::changes::put_before;
+use super::changes::{SUBSTITUTED, put_before};
 use super::fetch::{cuts_port, split};
-use crate::draft::{Replaced, Replacement, draft};
+use crate::draft::{Parameter, QueryChanges, Replaced, Replacement, draft};
 use crate::text;
 
 /// `\1` as `${1}`.
@@ -42,9 +42,6 @@ pub(super) fn replacement(regex: &str, with: &str) -> Option<Replacement> {
     let pattern = format!("(?s)^.*?(?:{regex}).*$");
     text::is_regex(&pattern).then(|| draft!(Replacement { pattern, with: made }))
 }
-
-/// How a path begins in which a regex is replaced.
-pub(super) const SUBSTITUTED: &str = "%[path,regsub(";
 
 /// `%[path]` or `%[path,regsub(REGEX,TO)]` between texts, as what becomes of paths that the regex is found in, and of others.
 pub(super) fn substituted(text: &str) -> Option<Vec<Replaced>> {
@@ -92,6 +89,19 @@ pub(super) fn substituted(text: &str) -> Option<Vec<Replaced>> {
         return Some(vec![found]);
     }
     Some(vec![found, draft!(Replaced { from: "^(.*)$", to: format!("{before}${{1}}{behind}") })])
+}
+
+/// What is added to the query: `a=b&%[query]`, or the other way round.
+pub(super) fn added_query(text: &str) -> Option<QueryChanges> {
+    let added = text.strip_suffix("&%[query]").or_else(|| text.strip_prefix("%[query]&"))?;
+    let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b));
+    let pairs = added.split('&').map(|pair| pair.split_once('='));
+    let pairs =
+        pairs.map(|pair| pair.filter(|(name, value)| !name.is_empty() && is_plain(name) && is_plain(value)));
+    let add = pairs
+        .map(|pair| pair.map(|(name, value)| draft!(Parameter { name, value })))
+        .collect::<Option<Vec<_>>>()?;
+    Some(draft!(QueryChanges { add }))
 }
 
 /// An argument of a converter without its quotes.

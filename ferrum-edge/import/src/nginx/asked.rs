@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use regex::{Regex, RegexBuilder};
 
-use super::values::{ValuePiece, pieces};
 use crate::text;
 
 /// What is asked of a value.
@@ -65,54 +64,6 @@ fn compiled(regex: &str, ignores_case: bool) -> Option<Regex> {
 pub(super) fn flagged(regex: &str, ignores_case: bool) -> Option<String> {
     let made = format!("{}{}", if ignores_case { "(?i)" } else { "" }, text::anywhere(regex));
     text::is_regex(&made).then_some(made)
-}
-
-/// Whether a text in the place of a path begins with a slash: by itself, or by a group of the regex that the path fits, as with
-/// `^/v1(/.*)$` and `$1`.
-pub(super) fn begins_with_slash(to: &str, regex: &str) -> bool {
-    match pieces(to).first() {
-        Some(ValuePiece::Text(text)) => text.starts_with('/'),
-        Some(ValuePiece::Variable(name)) => {
-            let begins = |group: &str| group.starts_with('/') && !text::has_top_choice(group);
-            name.parse().ok().and_then(|number| group(regex, number)).is_some_and(begins)
-        }
-        None => false,
-    }
-}
-
-/// What is in a group of a regex, by its number; `None` where it may be left out, or is within another one.
-fn group(regex: &str, number: usize) -> Option<&str> {
-    let (mut count, mut depth, mut start) = (0, 0_usize, None);
-    let (mut in_class, mut is_escaped) = (false, false);
-    for (at, c) in regex.char_indices() {
-        let rest = regex.get(at + 1..).unwrap_or_default();
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            '[' => in_class = true,
-            ']' => in_class = false,
-            '(' if !in_class => {
-                depth += 1;
-                count +=
-                    usize::from(!rest.starts_with('?') || rest.starts_with("?<") || rest.starts_with("?P<"));
-                if count == number && start.is_none() && depth == 1 {
-                    let name = rest.strip_prefix('?').and_then(|rest| rest.find('>'));
-                    start = Some(at + name.map_or(1, |end| end + 3));
-                }
-            }
-            ')' if !in_class => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0
-                    && let Some(start) = start
-                {
-                    let may_lack = rest.starts_with(['?', '*', '{']);
-                    return regex.get(start..at).filter(|_| !may_lack && count >= number);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 /// The words of the condition of an `if`, without its parentheses.

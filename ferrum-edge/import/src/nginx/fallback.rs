@@ -1,14 +1,15 @@
 //! The last word of `try_files`: a status, a file, or another location.
 
 use super::Nginx;
-use super::asked::{begins_with_slash, flagged};
+use super::asked::flagged;
 use super::blocks::{Directive, HANDLERS};
 use super::file_fields::FileFields;
 use super::files::{closed_route, is_served_otherwise};
 use super::guard_names;
 use super::guards::is_guarded;
-use super::item::{self, Passed, Rewritten};
+use super::item::{self, Passed, Rewritten, same_path};
 use super::location::{Location, LocationKind};
+use super::path_groups::begins_with_slash;
 use super::site::Site;
 use crate::cond::Cond;
 use crate::draft::{Proxy, QueryChanges, Replaced, To, draft};
@@ -198,7 +199,7 @@ impl<'d> Nginx<'_> {
         self.out.converted(tried.at, what);
         let mut one = one;
         if !keeps_query {
-            one.rewrite.get_or_insert_default().query(draft!(QueryChanges { remove_all: true }));
+            one.rewrite.get_or_insert_with(same_path).query(draft!(QueryChanges { remove_all: true }));
         }
         one
     }

@@ -44,16 +44,28 @@ impl Item {
         if !matches!(self.to, To::Upstream { .. } | To::Host { .. }) {
             return;
         }
-        let mut rewrite = draft!(Rewrite { query: draft!(QueryChanges { remove_all: true }) });
+        let query = draft!(QueryChanges { remove_all: true });
         match self.plugins.iter_mut().find(|plug| plug.name == "rewrite" && plug.when.is_none()) {
             Some(plug) => {
                 if let Value::Object(known) = Rc::make_mut(&mut plug.config) {
+                    let has_path = known.contains_key("path") || known.contains_key("regex");
+                    let mut rewrite = if has_path { Rewrite::default() } else { same_path() };
+                    rewrite.query(query);
                     known.append(&mut rewrite);
                 }
             }
-            None => self.plugins.push(Plug::of(rewrite)),
+            None => {
+                let mut rewrite = same_path();
+                rewrite.query(query);
+                self.plugins.push(Plug::of(rewrite));
+            }
         }
     }
+}
+
+/// A `rewrite` that leaves the path: without one, the query that headers and logs name would change, too.
+pub(super) fn same_path() -> Rewrite {
+    draft!(Rewrite { path: "${request.path}" })
 }
 
 /// Whether a request's path was rewritten before it is passed on, to which template.

@@ -1,12 +1,13 @@
 //! `return`, `rewrite`, `if` and `set`: what nginx does before it looks who may come in.
 
 use super::Nginx;
-use super::asked::{Test, begins_with_slash, flagged};
+use super::asked::{Test, flagged};
 use super::blocks::Directive;
 use super::guards::other_methods;
 use super::item::{Item, Rewritten, place};
 use super::location::{Location, LocationKind};
 use super::media_types::media_type;
+use super::path_groups::begins_with_slash;
 use super::replaced_path::{Led, replaced};
 use super::site::ScriptPlace;
 use super::values::is_of_answer;

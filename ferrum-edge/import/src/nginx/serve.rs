@@ -5,12 +5,12 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 
 use super::Nginx;
-use super::asked::begins_with_slash;
 use super::blocks::{Directive, HANDLERS};
 use super::file_conditions::{PATH_REST, PATH_REST_REGEX};
-use super::item::{Item, Passed, Rewritten, place};
+use super::item::{Item, Passed, Rewritten, place, same_path};
 use super::location::{Base, LocationKind, Turn, label};
 use super::missing_slash::beside_folder;
+use super::path_groups::begins_with_slash;
 use super::response_rewrites::PassedTo;
 use super::site::{ScriptPlace, Site};
 use super::values::is_of_answer;
@@ -329,7 +329,7 @@ impl<'d> Nginx<'_> {
             // nginx sends what it says as it is.
             let mut rewrite = as_written(path, tail, rewritten);
             if !keeps_query {
-                rewrite.get_or_insert_default().query(draft!(QueryChanges { remove_all: true }));
+                rewrite.get_or_insert_with(same_path).query(draft!(QueryChanges { remove_all: true }));
             }
             return (settings, rewrite);
         }

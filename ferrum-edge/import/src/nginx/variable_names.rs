@@ -1,21 +1,7 @@
 //! What the gateway's templates call nginx's variables.
 
-use super::values::{ValuePiece, Variables, pieces};
-
 /// What stands behind the group of `$request_uri` that the query is a part of.
 pub(super) const WITH_QUERY: char = '\u{1}';
-
-/// How texts end with the query of the request.
-const OWN_QUERIES: [&str; 4] = ["$is_args$args", "$is_args$query_string", "?$args", "?$query_string"];
-
-impl Variables {
-    /// A text without the query of the request, if it ends with that.
-    pub(super) fn without_query<'t>(&self, text: &'t str) -> Option<&'t str> {
-        let start = OWN_QUERIES.iter().find_map(|query| text.strip_suffix(query))?;
-        let is_own = ["args", "query_string", "is_args"].iter().all(|name| self.is_of_request(name));
-        Some(start).filter(|start| is_own && !start.contains('?'))
-    }
-}
 
 /// Whether a text names a variable of this kind.
 pub(super) fn names(text: &str, is: &dyn Fn(&str) -> bool) -> bool {
@@ -65,4 +51,39 @@ pub(super) fn ours(name: &str) -> Option<String> {
         }
     };
     Some(known.to_owned())
+}
+
+/// A piece of a text.
+pub(super) enum ValuePiece<'t> {
+    Text(&'t str),
+    Variable(&'t str),
+}
+
+/// A text cut at its variables.
+pub(super) fn pieces(text: &str) -> Vec<ValuePiece<'_>> {
+    let mut made = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        let (before, after) = rest.split_at(at);
+        if !before.is_empty() {
+            made.push(ValuePiece::Text(before));
+        }
+        let after = after.get(1..).unwrap_or_default();
+        let braced = after.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let (name, tail) = match braced {
+            Some(pair) => pair,
+            None => {
+                // A group of a regex has one digit.
+                let group = after.bytes().next().is_some_and(|b| b.is_ascii_digit());
+                let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
+                after.split_at(if group { 1 } else { end })
+            }
+        };
+        made.push(ValuePiece::Variable(name));
+        rest = tail;
+    }
+    if !rest.is_empty() || made.is_empty() {
+        made.push(ValuePiece::Text(rest));
+    }
+    made
 }
