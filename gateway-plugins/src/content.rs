@@ -4,6 +4,7 @@ mod content_source;
 pub(crate) mod error_pages;
 pub(crate) mod fault_injection;
 pub(crate) mod internal_redirect;
+mod page;
 pub(crate) mod redirect;
 pub(crate) mod request_termination;
 pub(crate) mod response_mock;

@@ -23,6 +23,7 @@ mod nginx_guards;
 mod nginx_places;
 mod nginx_rewrites;
 mod nginx_sites;
+mod paths_and_queries;
 mod php;
 mod proxy_sites;
 mod response_rewrites;

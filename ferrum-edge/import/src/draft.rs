@@ -21,6 +21,7 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -41,8 +42,8 @@ pub(crate) use plugin::*;
 pub(crate) use proxy::*;
 pub use settings::Declared;
 pub(crate) use settings::{List, Settings, Text, Texts, draft};
-pub(crate) use targets::Targets;
 use targets::join_targets;
+pub(crate) use targets::{Targets, without_target};
 pub(crate) use transformation::*;
 pub(crate) use upstream::*;
 
@@ -87,6 +88,8 @@ pub struct Import {
     open: bool,
     /// Whether its proxies would have more plugins than an import may make.
     pub(crate) has_too_many_plugins: bool,
+    /// Plugin configs that count by a zone: their places, and its name.
+    pub(crate) zones: Vec<(usize, Arc<str>)>,
     /// How often each id was asked for, by kind.
     ids: HashMap<&'static str, HashMap<String, usize>>,
     accounts: Accounts,
@@ -330,6 +333,8 @@ pub(crate) enum To {
     Host { host: String, port: u16, is_tls: bool },
     /// The gateway answers by itself: status, media type, body.
     Answer(u16, String, String),
+    /// The same with a body that is a template.
+    Page(u16, String, String),
     /// The gateway redirects.
     Redirect(Redirect),
     /// The gateway serves files.
@@ -345,11 +350,13 @@ pub(crate) struct Plug {
     /// Its settings, shared by the routes that have it.
     pub(crate) config: Rc<Value>,
     pub(crate) when: Option<Rc<Value>>,
+    /// Those of one zone that are alike share their counters.
+    pub(crate) zone: Option<Arc<str>>,
 }
 
 impl Plug {
     pub(crate) fn new(name: &'static str, config: Value) -> Self {
-        Self { name, config: Rc::new(config), when: None }
+        Self { name, config: Rc::new(config), when: None, zone: None }
     }
 
     /// The plugin that has these settings.
@@ -418,7 +425,7 @@ impl Import {
         let is_files = matches!(route.to, To::Files(_));
         // What answers is passed by the response on its way out where the other plugin came before it.
         let answers = match &route.to {
-            To::Answer(..) | To::Closed => Some("request_termination"),
+            To::Answer(..) | To::Page(..) | To::Closed => Some("request_termination"),
             To::Redirect(_) => Some("redirect"),
             To::Files(_) => Some("static_files"),
             To::Upstream { .. } | To::Host { .. } => None,
@@ -440,6 +447,7 @@ impl Import {
             // Files are looked for by the path as it came.
             let leads = (plug.name == "static_files" && rewrites).then_some("rewrite");
             self.plugin_when(&id, plug.name, Rc::unwrap_or_clone(plug.config), plug.when.as_deref());
+            self.zones.extend(plug.zone.map(|zone| (self.plugin_configs.len() - 1, zone)));
             // Files precede an answer for paths without one.
             let precedes = matches!(plug.name, "response_transformer" | "static_files");
             let next = answers.filter(|_| precedes).or(leads);
@@ -469,10 +477,8 @@ impl Import {
                 proxy.backend_port((!host.starts_with("unix:")).then_some(port));
                 proxy.backend_host(host);
             }
-            To::Answer(status, kind, body) => {
-                let answer = draft!(RequestTermination { status_code: status, content_type: kind, body });
-                self.plugin(id, "request_termination", answer.into());
-            }
+            To::Answer(status, kind, body) => self.answer(id, status, &kind, &body, None),
+            To::Page(status, kind, body) => self.answer(id, status, &kind, &body, Some(true)),
             To::Redirect(config) => drop(self.plugin(id, "redirect", config.into())),
             To::Files(config) => drop(self.plugin(id, "static_files", config.into())),
             To::Closed => {
@@ -482,11 +488,11 @@ impl Import {
     }
 }
 
-/// Removes the target of a proxy that answers by itself.
-pub(crate) fn without_target(proxy: &mut Map<String, Value>) {
-    proxy.retain(|key, _| {
-        !(key.starts_with("backend_") || key == "upstream_id" || key == "strip_listen_path")
-    });
+impl Import {
+    fn answer(&mut self, id: &str, status_code: u16, content_type: &str, body: &str, template: Option<bool>) {
+        let answer = draft!(RequestTermination { status_code, content_type, body, template });
+        self.plugin(id, "request_termination", answer.into());
+    }
 }
 
 /// Whether a proxy has no target.

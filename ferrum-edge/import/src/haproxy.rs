@@ -14,6 +14,7 @@ mod maps;
 mod rates;
 mod redirects;
 mod request_condition;
+mod request_line;
 mod rules;
 mod sections;
 mod stream;

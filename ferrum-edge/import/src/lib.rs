@@ -159,6 +159,7 @@ const NOTES: &[&str] = &[
     "where callers are asked who they are, targets get X-Consumer-Username and the like; what clients send under these names is removed",
     "answers of the gateway's own (redirects, fixed answers, refusals by rule) go before the question who it is",
     "a redirect to the very URL that was asked for is answered 508",
+    "values of the request behind the `?` of a redirect are percent-encoded, so that each is one parameter",
 ];
 
 /// What is so for every import from nginx.
@@ -193,6 +194,7 @@ const CADDY_NOTES: &[&str] = &[
     "a path whose prefix is stripped within a segment (`/apix` without `/api`) is answered 400; Caddy sends it without a slash",
     "of a path that is its prefix, `/` is left, also for `uri replace`, of which Caddy makes `.`",
     "hosts and paths that no site takes are answered 404; Caddy answers 200 with nothing, and without the fields of `header ?NAME`",
+    "`*.NAME` stands for names of several labels as well",
     "`{cookie.NAME}` is empty where there is no such cookie; Caddy leaves the placeholder as it is written",
     "files whose ending is not known are sent as `application/octet-stream`, and methods but GET and HEAD are answered 405",
     FILES_NOTE,

@@ -148,9 +148,12 @@ impl fmt::Display for FindingGroup<'_> {
         match self.others.as_slice() {
             [] => Ok(()),
             others => {
-                let lines: Vec<String> = others.iter().take(MAX_LINES).map(ToString::to_string).collect();
-                let more = if others.len() > MAX_LINES { ", …" } else { "" };
-                write!(f, " [and {} more, in lines {}{more}]", others.len(), lines.join(", "))
+                let mut lines = others.to_vec();
+                lines.dedup();
+                let more = if lines.len() > MAX_LINES { ", …" } else { "" };
+                let word = if lines.len() == 1 { "line" } else { "lines" };
+                let lines: Vec<String> = lines.iter().take(MAX_LINES).map(ToString::to_string).collect();
+                write!(f, " [and {} more, in {word} {}{more}]", others.len(), lines.join(", "))
             }
         }
     }

@@ -46,12 +46,14 @@ pub(crate) struct RouteEnd {
     pub(crate) settings: Proxy,
     /// The prefix of its paths, which files are looked for without.
     pub(crate) stripped_prefix: Option<String>,
+    /// The regex over its paths whose groups it names.
+    pub(crate) captured: Option<String>,
     pub(crate) plugins: Vec<Plug>,
 }
 
 impl RouteEnd {
     pub(crate) fn new(_: At, to: To) -> Self {
-        Self { to, settings: Proxy::default(), stripped_prefix: None, plugins: Vec::new() }
+        Self { to, settings: Proxy::default(), stripped_prefix: None, captured: None, plugins: Vec::new() }
     }
 
     pub(crate) fn answer(at: At, status: u16, body: &str) -> Self {
@@ -318,6 +320,9 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Match], items: Vec<I
         }
         route.priority = Some((count - i64::try_from(n).unwrap_or(0)) * 10 + lift);
         route.settings = item.ending.settings;
+        if let Some(regex) = item.ending.captured {
+            route.matches.iter_mut().for_each(|one| one.path(Matcher::regex(&*regex)));
+        }
         if let Some(prefix) = item.ending.stripped_prefix {
             for one in &mut route.matches {
                 one.path(Matcher::prefix(&*prefix));
@@ -326,7 +331,7 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Match], items: Vec<I
         }
         route.plugins = item.plugins;
         // What has a body of its own keeps it.
-        if matches!(&route.to, To::Answer(_, _, body) if !body.is_empty()) {
+        if matches!(&route.to, To::Answer(_, _, body) | To::Page(_, _, body) if !body.is_empty()) {
             route.plugins.retain(|plug| plug.name != "error_pages");
         }
         route.plugins.extend(item.ending.plugins);

@@ -141,7 +141,8 @@ pub(crate) fn is_regex(text: &str) -> bool {
 /// groups. `None` for others, which have to be parsed.
 fn plain_groups(regex: &str) -> Option<usize> {
     const SHORT: usize = 150;
-    let mut rest = regex.strip_prefix("(?i)").unwrap_or(regex).as_bytes();
+    let start = regex.strip_prefix("(?i)").unwrap_or(regex);
+    let mut rest = start.strip_prefix(".*?").unwrap_or(start).as_bytes();
     let (mut groups, mut depth, mut is_repeatable) = (0, 0_usize, false);
     if regex.len() > SHORT {
         return None;
@@ -212,7 +213,8 @@ pub(crate) fn anywhere(regex: &str) -> String {
     let has_choice = has_top_choice(regex);
     let (before, inner) = match regex.strip_prefix('^').filter(|_| !has_choice) {
         Some(rest) => ("", rest),
-        None => (".*", regex),
+        // With groups, what they take begins at the first place that fits.
+        None => (if regex.contains('(') { ".*?" } else { ".*" }, regex),
     };
     let ends = inner.ends_with('$') && !ends_escaped(inner) && !has_choice;
     let (inner, after) = if ends { (inner.strip_suffix('$').unwrap_or(inner), "") } else { (inner, ".*") };
@@ -446,6 +448,7 @@ mod tests {
             (r"a\$", r".*(?:a\$).*"),
             ("^a|b$", ".*(?:^a|b$).*"),
             ("^(a|b)$", "(?:(a|b))"),
+            ("/r/(.*)", ".*?(?:/r/(.*)).*"),
         ] {
             assert_eq!(anywhere(regex), expected, "{regex}");
         }

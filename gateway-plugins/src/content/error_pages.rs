@@ -9,7 +9,6 @@
 //! redirects only.
 
 mod external_page;
-mod page;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use gateway_core::plugin::{
     Capabilities, Capability, Family, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, Verdict,
     World,
 };
-use gateway_core::template::Facts;
+use gateway_core::template::{Facts, Moment};
 use gateway_plugin_common::accept;
 use gateway_plugin_common::facts;
 use gateway_plugin_common::headers;
@@ -36,8 +35,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::page::Page;
 use external_page::ExternalPage;
-use page::Page;
 
 /// Settings of `error_pages`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -217,7 +216,8 @@ impl Choice {
                 problems.add(&at, "`body` excludes `redirect`, `root`, `url`, `upstream_id` and `path`");
                 None
             }
-            Some(body) => Page::read(&format!("{at}.body"), &body, &essence, problems).map(Content::Page),
+            Some(body) => Page::read(&format!("{at}.body"), &body, &essence, Moment::Response, problems)
+                .map(Content::Page),
             None => ExternalPage::read(&at, config, world, problems).map(Content::External),
         };
         Some(Self { statuses: statuses?, content_type: content_type?, essence, content: content?, status })

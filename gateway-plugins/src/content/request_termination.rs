@@ -15,12 +15,16 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Reply, final_status};
 use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::plugin::{Capabilities, Capability, Family, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::template::Moment;
+use gateway_plugin_common::facts;
 use gateway_plugin_common::parse;
 use gateway_plugin_common::watched::refresh_regularly;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use super::page::Page;
 
 /// How often the file of a trigger is looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -31,10 +35,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Config {
     /// Status, 200 to 599. Default 503.
     status_code: u16,
-    /// Media type of the body. Default `application/json`.
+    /// Media type of the body. Default `application/json`. A 204 or 304 has no body, and no media type.
     content_type: String,
-    /// The body, unchanged. Default: a JSON object with `message`.
+    /// The body. Default: a JSON object with `message`.
     body: Option<String>,
+    /// Whether `body` is a template, such as `${client.address}`; values are escaped for the media type. Otherwise the
+    /// body is sent unchanged. Default false.
+    template: bool,
     /// Text of the default body. Default `Service unavailable`.
     message: String,
     /// Requests to answer. Default: all.
@@ -62,6 +69,7 @@ impl Default for Config {
             status_code: 503,
             content_type: "application/json".into(),
             body: None,
+            template: false,
             message: "Service unavailable".into(),
             trigger: None,
         }
@@ -72,10 +80,16 @@ impl Default for Config {
 pub(crate) struct RequestTermination {
     status: StatusCode,
     headers: HeaderMap,
-    body: Bytes,
+    body: AnswerBody,
     path_prefix: Option<String>,
     header: Option<(HeaderName, Option<String>)>,
     file: Option<SwitchFile>,
+}
+
+/// What is sent as the body.
+enum AnswerBody {
+    Fixed(Bytes),
+    Page(Page),
 }
 
 /// A file that switches the answers on while it exists.
@@ -118,6 +132,7 @@ impl Plugin for RequestTermination {
         if content_type.is_err() {
             problems.add("config.content_type", "has characters that a header may not have");
         }
+        let body = answer_body(&config, &mut problems);
         let trigger = config.trigger.unwrap_or_default();
         if trigger.file.as_ref().is_some_and(|path| !path.is_absolute()) {
             problems.add("config.trigger.file", "must be an absolute path");
@@ -138,11 +153,10 @@ impl Plugin for RequestTermination {
         let (Some(status), Ok(content_type), true) = (status, content_type, problems.is_empty()) else {
             return Err(problems);
         };
-        let body =
-            config.body.unwrap_or_else(|| serde_json::json!({ "message": config.message }).to_string());
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
+        let has_content = !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let headers = HeaderMap::from_iter(has_content.then_some((CONTENT_TYPE, content_type)));
         let file = trigger.file.map(|path| SwitchFile::open(path, world));
-        Ok(Self { status, headers, body: body.into(), path_prefix, header, file })
+        Ok(Self { status, headers, body, path_prefix, header, file })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -151,6 +165,9 @@ impl Plugin for RequestTermination {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        if let AnswerBody::Page(page) = &self.body {
+            page.values().for_each(|value| hooks.renders("config.body", Some(value)));
+        }
         hooks.on_request(self);
     }
 
@@ -170,12 +187,32 @@ impl Plugin for RequestTermination {
     }
 }
 
+/// The body, read as a template if it is one.
+fn answer_body(config: &Config, problems: &mut Problems) -> AnswerBody {
+    let Some(body) = &config.body else {
+        if config.template {
+            problems.add("config.template", "needs `body` beside it");
+        }
+        return AnswerBody::Fixed(serde_json::json!({ "message": config.message }).to_string().into());
+    };
+    let essence = config.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let page = config
+        .template
+        .then(|| Page::read("config.body", body, &essence, Moment::Request, problems))
+        .flatten();
+    page.map_or_else(|| AnswerBody::Fixed(body.clone().into()), AnswerBody::Page)
+}
+
 impl OnRequest for RequestTermination {
-    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         if !self.is_triggered(exchange) {
             return Step::Next;
         }
-        let mut reply = Reply::fixed(self.status, self.body.clone());
+        let body = match &self.body {
+            AnswerBody::Fixed(bytes) => bytes.clone(),
+            AnswerBody::Page(page) => page.render(&facts::of(exchange, seat)).into(),
+        };
+        let mut reply = Reply::fixed(self.status, body);
         reply.headers.clone_from(&self.headers);
         Step::reply(reply)
     }

@@ -56,14 +56,19 @@ struct Prefix {
 struct Replace {
     /// Regex over the path, without the query. Anchor it with `^` and `$` to match the whole path.
     from: String,
-    /// Replacement of the first match; `$1` and `${name}` are groups, `$$` is a dollar sign.
+    /// Replacement of the match; `$1` and `${name}` are groups, `$$` is a dollar sign.
     to: String,
+    /// Whether every match is replaced, not only the first. Default false.
+    #[serde(default)]
+    all: bool,
 }
 
 /// Changes to the query, in this order.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Changes {
+    /// Whether all parameters of the request are removed, before others are set or added. Default false.
+    remove_all: bool,
     /// Parameters to remove, with all their values. Default none.
     remove: Vec<String>,
     /// Parameters to set, as templates; this replaces all values of a name. Default none.
@@ -85,6 +90,7 @@ struct Parameter {
 /// The plugin.
 pub(crate) struct Rewrite {
     path: NewPath,
+    removes_all: bool,
     remove: Vec<String>,
     set: Vec<(String, Template)>,
     add: Vec<(String, Template)>,
@@ -95,7 +101,14 @@ enum NewPath {
     Same,
     Template(Template),
     Prefix { from: String, to: String },
-    Regex(Vec<(Regex, String)>),
+    Regex(Vec<Replacing>),
+}
+
+/// A regex that is looked for in paths, and what takes the place of its matches.
+struct Replacing {
+    regex: Regex,
+    to: String,
+    all: bool,
 }
 
 /// Why a request can't be rewritten.
@@ -116,7 +129,7 @@ impl Plugin for Rewrite {
                 Some("keep one of them".into());
         }
         let path = new_path(config.path, config.prefix, config.regex, &mut problems);
-        let Changes { remove, set, add } = config.query;
+        let Changes { remove_all: removes_all, remove, set, add } = config.query;
         let mut read = |list: Vec<Parameter>, name: &str| -> Vec<(String, Template)> {
             let templates = list.into_iter().enumerate().filter_map(|(n, parameter)| {
                 let at = format!("config.query.{name}[{n}].value");
@@ -129,7 +142,7 @@ impl Plugin for Rewrite {
         let host = config
             .host
             .and_then(|host| parse::template("config.host", &host, Moment::Request, &mut problems));
-        let this = Self { path, remove, set, add, host };
+        let this = Self { path, removes_all, remove, set, add, host };
         if problems.is_empty()
             && matches!(this.path, NewPath::Same)
             && !this.changes_query()
@@ -188,8 +201,9 @@ fn new_path(
         };
         return NewPath::Prefix { from: plain("from", &from), to: plain("to", &to) };
     }
-    let read = regex.into_iter().enumerate().filter_map(|(n, Replace { from, to })| {
-        Some((parse::path_regex(&format!("config.regex[{n}].from"), &from, problems)?, to))
+    let read = regex.into_iter().enumerate().filter_map(|(n, Replace { from, to, all })| {
+        let regex = parse::path_regex(&format!("config.regex[{n}].from"), &from, problems)?;
+        Some(Replacing { regex, to, all })
     });
     let regexes: Vec<_> = read.collect();
     if regexes.is_empty() { NewPath::Same } else { NewPath::Regex(regexes) }
@@ -217,7 +231,7 @@ impl OnRequest for Rewrite {
 
 impl Rewrite {
     fn changes_query(&self) -> bool {
-        !(self.remove.is_empty() && self.set.is_empty() && self.add.is_empty())
+        self.removes_all || !(self.remove.is_empty() && self.set.is_empty() && self.add.is_empty())
     }
 
     fn apply(&self, exchange: &mut Exchange, seat: Seat<'_>) -> Result<(), RewriteRefusal> {
@@ -252,7 +266,7 @@ impl Rewrite {
     }
 
     fn query(&self, old: Option<&str>, facts: &Facts<'_>) -> Result<Query, RewriteRefusal> {
-        let mut query = Query::of(old);
+        let mut query = Query::of(old.filter(|_| !self.removes_all));
         for name in &self.remove {
             query.remove(name);
         }
@@ -281,8 +295,12 @@ impl NewPath {
                 }))
             }
             Self::Regex(regexes) => {
-                let fits = regexes.iter().find(|(regex, _)| regex.is_match(path));
-                Ok(fits.map(|(regex, to)| regex.replacen(path, 1, to.as_str()).into_owned()))
+                let fits = regexes.iter().find(|one| one.regex.is_match(path));
+                Ok(fits.map(|Replacing { regex, to, all }| {
+                    // None is all of them.
+                    let most = if *all { 0 } else { 1 };
+                    regex.replacen(path, most, to.as_str()).into_owned()
+                }))
             }
         }
     }

@@ -37,6 +37,86 @@ http {
     .await;
 }
 
+/// The media type of a `return` is that of the path's ending, and its variables are filled in.
+#[tokio::test]
+async fn nginx_answers_with_types_and_variables() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    types { text/plain txt; application/json json; text/html html; }
+    default_type application/octet-stream;
+    map $http_x_a $name { default nobody; one "number one"; }
+    server {
+        listen 127.0.0.1:@PORT@;
+        location = /robots.txt { return 200 "User-agent: *\nDisallow: /\n"; }
+        location /security.TXT { return 200 "Contact: none"; }
+        location = /a.json { default_type text/css; return 200 '{"a": 1}'; }
+        location ~ \.html$ { return 200 "<p>hi</p>"; }
+        location = /plain { return 200 "plain"; }
+        location = /b.unknown { default_type text/x-own; return 200 "own"; }
+        location = /gone.txt { return 410 "gone"; }
+        location = /preflight { add_header Content-Type text/plain; add_header X-A b; return 204; }
+        location = /me.txt { return 200 "$remote_addr $request_method $host$uri"; }
+        location = /named.txt { return 200 "${name}: $arg_q"; }
+        location / { proxy_pass http://@A@; }
+    }
+}
+"#,
+        paths: &[
+            "/robots.txt",
+            "/security.TXT",
+            "/a.json",
+            "/x.html",
+            "/plain",
+            "/b.unknown",
+            "/gone.txt",
+            "/preflight",
+            "/me.txt",
+            "/named.txt?q=1",
+        ],
+        methods: &["GET", "POST"],
+        fields: &["", "x-a: one"],
+        ..Case::default()
+    })
+    .await;
+}
+
+/// Bodies with values of the request.
+#[tokio::test]
+async fn haproxy_and_caddy_answer_with_variables() {
+    let haproxy = format!(
+        "{DEFAULTS}frontend main
+  bind 127.0.0.1:@PORT@
+  http-request return status 200 content-type text/plain lf-string \"you are %[src], 100%% sure\" if {{ path /me }}
+  http-request return status 404 content-type text/plain lf-string %[method]$%[path] if {{ path_beg /no }}
+  default_backend web
+backend web
+  server w @A@
+"
+    );
+    let caddy = r#"{
+  admin off
+  auto_https off
+}
+http://a.test:@PORT@ {
+  respond /me "{method} {host} ${path}"
+  respond /no* "{query.q} is not {not}" 404
+  reverse_proxy @A@
+}
+"#;
+    for (format, config) in [(Format::Haproxy, &*haproxy), (Format::Caddyfile, caddy)] {
+        compare(Case {
+            format,
+            config,
+            paths: &["/me", "/no/x?q=1", "/"],
+            known: &[("/no/", "placeholders in a body are sent as they are written")],
+            ..Case::default()
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn nginx_goes_to_the_next_target() {
     compare(Case {

@@ -191,6 +191,18 @@ http://app.test:@PORT@ {
 	try_files {path} /index.html
 	file_server
 }
+http://below.test:@PORT@ {
+	root * @DIR@
+	try_files /www{path} /www{path}.txt
+	file_server
+}
+http://hidden.test:@PORT@ {
+	root * @DIR@/www
+	try_files {path} =404
+	file_server {
+		hide .git secret* a.txt
+	}
+}
 http://many.test:@PORT@ {
 	reverse_proxy @A@ {
 		lb_policy round_robin
@@ -206,15 +218,36 @@ http://unknown.test:@PORT@ {
 }
 ",
         Case {
-            hosts: &["files.test", "app.test", "many.test", "unknown.test"],
-            paths: &["/", "/index.html", "/a.txt", "/none", "/odd/x"],
+            hosts: &["files.test", "app.test", "below.test", "hidden.test", "many.test", "unknown.test"],
+            paths: &[
+                "/",
+                "/index.html",
+                "/a.txt",
+                "/a",
+                "/.git/config",
+                "/x.bak",
+                "/sub/.git",
+                "/gitx",
+                "/.gitx",
+                "/none",
+                "/odd/x",
+            ],
             methods: &["GET"],
             known: &[
                 ("unknown.test", "@odd"),
                 ("files.test/index.html", "own answers"),
                 ("app.test/index.html", "own answers"),
+                ("below.test/index.html", "own answers"),
+                ("hidden.test/index.html", "own answers"),
             ],
-            files: &[("www/index.html", "index"), ("www/a.txt", "a")],
+            files: &[
+                ("www/index.html", "index"),
+                ("www/a.txt", "a"),
+                ("www/.git/a.txt", "hidden"),
+                ("www/secret-x.txt", "hidden"),
+                ("www/gitx.txt", "shown"),
+                ("www/.gitx.txt", "shown"),
+            ],
             ..Case::default()
         },
     )

@@ -75,6 +75,38 @@ http {
     .await;
 }
 
+/// Pages that are found by `try_files`, and those of a named location for what it answers itself.
+#[tokio::test]
+async fn nginx_error_pages_of_named_locations() {
+    let servers = [
+        "error_page 500 502 /50x.html; location / { try_files $uri/index.html $uri @app; } location @app { proxy_intercept_errors on; proxy_pass http://@A@; }",
+        "error_page 502 /50x.html; location / { try_files $uri @app; } location @app { proxy_pass http://@DEAD@; }",
+        "location / { try_files $uri @app; } location @app { error_page 502 /50x.html; proxy_pass http://@DEAD@; }",
+        "error_page 502 @down; location / { proxy_pass http://@DEAD@; } location @down { try_files /50x.html =502; }",
+        "error_page 404 /50x.html; location / { try_files $uri @none; } location @none { return 404; }",
+        "error_page 403 =404 /50x.html; location / { deny all; }",
+        "error_page 403 @text; location / { deny all; } location @text { default_type text/plain; return 403 \"not $uri\"; }",
+    ];
+    let mut config = String::from("events {}\nhttp {\n");
+    let mut hosts = Vec::new();
+    for (n, server) in servers.iter().enumerate() {
+        hosts.push(format!("n{n}.test"));
+        config.push_str(&format!(
+            "server {{\nlisten 127.0.0.1:@PORT@;\nserver_name n{n}.test;\nroot @DIR@/site;\n{server}\n}}\n"
+        ));
+    }
+    config.push_str("}\n");
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    compare(Case {
+        config: &config,
+        hosts: &hosts,
+        paths: &["/", "/a.txt", "/x/y", "/status/500", "/status/404"],
+        files: &[("site/50x.html", "sorry"), ("site/a.txt", "a")],
+        ..Case::default()
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn haproxy_error_pages() {
     compare(Case {

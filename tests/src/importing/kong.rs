@@ -282,6 +282,46 @@ fn what_kongs_plugins_cannot_have_here_is_closed() {
     }
 }
 
+/// A path that can't be made anew is named.
+#[test]
+fn kongs_paths_that_are_not_replaced_are_named() {
+    for config in
+        ["{replace: {uri: '/x/$(uri_captures.id)'}}", "{replace: {uri: /x}, remove: {headers: [x-a]}}"]
+    {
+        let text = format!(
+            "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1\n  routes: [{{name: r, paths: [/]}}]\n  plugins: [{{name: request-transformer, config: {config}}}]\n"
+        );
+        assert!(lost(&import(Format::Kong, &text, false), "`replace.uri`"), "{config}");
+    }
+}
+
+/// What Kong takes together, and the gateway refuses or has elsewhere.
+#[test]
+fn kongs_plugins_become_good_ones() {
+    for (plugin, name, config) in [
+        (
+            "{name: cors, config: {origins: ['https://a.test', '*']}}",
+            "cors",
+            json!({ "allowed_origins": ["*"] }),
+        ),
+        (
+            "{name: request-transformer, config: {replace: {uri: '/new$path'}}}",
+            "rewrite",
+            json!({ "path": "/new$$path" }),
+        ),
+    ] {
+        let text = format!(
+            "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1\n  routes: [{{name: r, paths: [/]}}]\n  plugins: [{plugin}]\n"
+        );
+        let document = good(&import(Format::Kong, &text, false));
+        let plugins = document["plugin_configs"].as_array().expect("has plugins");
+        let made = plugins.iter().find(|it| it["plugin_name"] == name).expect("has the plugin");
+        for (key, value) in config.as_object().expect("is an object") {
+            assert_eq!(made["config"][key], *value, "{plugin}");
+        }
+    }
+}
+
 const HERE: [u8; 4] = [10, 1, 2, 3];
 
 /// Services on ports 1001 and up, with these routes each.

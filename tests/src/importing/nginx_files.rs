@@ -82,6 +82,58 @@ async fn front_controllers_by_conditions() {
     servers("", &all, Case { paths: PATHS, files: FILES, php: true, ..Case::default() }).await;
 }
 
+/// nginx asks whether a script is there before it passes it on; the gateway passes no other on.
+#[tokio::test]
+async fn scripts_that_are_looked_for() {
+    let passed = "fastcgi_pass unix:@DIR@/fpm.sock; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_param QUERY_STRING $query_string; fastcgi_param REQUEST_URI $request_uri; fastcgi_param REQUEST_METHOD $request_method; fastcgi_param PATH_INFO $fastcgi_path_info;";
+    let split = "fastcgi_split_path_info ^(.+?\\.php)(/.*)$;";
+    let all = [
+        format!("location / {{ try_files $uri $uri/ =404; }} location ~ [^/]\\.php(/|$) {{ {split} if (!-f $document_root$fastcgi_script_name) {{ return 404; }} {passed} }}"),
+        format!("location ~ \\.php$ {{ if (!-e $request_filename) {{ return 404; }} {passed} }}"),
+    ]
+    .map(|server| format!("root @DIR@/www; index index.php; {server}"));
+    let all = [all[0].as_str(), all[1].as_str()];
+    let mut paths = PATHS.to_vec();
+    paths.extend(["/app.php/x/y", "/none.php", "/none.php/x", "/sub/none.php"]);
+    servers("", &all, Case { paths: &paths, files: FILES, php: true, ..Case::default() }).await;
+}
+
+/// Files of another folder, and indexes that a location with a folder of its own or before regexes serves itself.
+#[tokio::test]
+async fn files_in_other_folders() {
+    let all = [
+        "root @DIR@; location / { try_files /www$uri /www$uri.html /none$uri @app; } location @app { proxy_pass http://@A@; }",
+        "root @DIR@; location / { try_files /www/$uri =404; }",
+        "location /i/ { alias @DIR@/www/; index a.txt; } location /a { proxy_pass http://@A@; } location /sub { alias @DIR@/www/sub; }",
+        "root @DIR@; index index.html; location ~ \\.html$ { deny all; } location ^~ /www/ { } location / { proxy_pass http://@A@; }",
+    ];
+    let mut paths = PATHS.to_vec();
+    paths.extend(["/i/", "/i/a.txt", "/www/", "/www/page.html", "/www/sub/"]);
+    servers("", &all, Case { paths: &paths, files: FILES, ..Case::default() }).await;
+}
+
+/// The page that a folder or `try_files` leads to has the fields of its own location.
+#[tokio::test]
+async fn fields_of_pages() {
+    let page = "location = /index.html { add_header Cache-Control no-store; }";
+    let all: Vec<String> = [
+        &format!("location / {{ try_files $uri $uri/ /index.html; }} {page}"),
+        &format!("location / {{ }} {page} location /sub/ {{ expires 1h; }}"),
+        "location / { try_files $uri /page.html; } location ~* \\.html$ { expires -1; } location ~ \\.txt$ { expires 1h; }",
+        &format!("location / {{ expires 2h; }} {page}"),
+        "location / { } location ~ \\.html$ { add_header X-Page $uri; }",
+    ]
+    .iter()
+    .map(|server| format!("root @DIR@/www; index index.html; {server}"))
+    .collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let known = &[
+        ("n3.test", "without the fields of the location"),
+        ("n4.test", "without the fields of the location"),
+    ];
+    servers("", &all, Case { paths: PATHS, files: FILES, known, ..Case::default() }).await;
+}
+
 #[tokio::test]
 async fn last_words_of_try_files() {
     let app = "location /app/ { proxy_pass http://@A@; proxy_set_header X-From app; }";

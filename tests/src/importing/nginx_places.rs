@@ -118,10 +118,6 @@ http {
             "/p?a=1&b",
         ],
         fields: &["", "cookie: b=2"],
-        known: &[
-            ("/u/a?q=1", "the query of the request stays"),
-            ("/fixed/a?q=1", "the query of the request stays"),
-        ],
         ..Case::default()
     })
     .await;

@@ -30,7 +30,6 @@ http {
 "#,
         paths: &["/old/x", "/old/x?a=b", "/query/x?a=b", "/more/x?a=b", "/new/y", "/map/x", "/z?q"],
         known: &[
-            ("/query/", "the query of the request stays"),
             ("/more/", "proxy_set_header X-Args $args: a variable in it has no counterpart"),
             ("/map/", "proxy_set_header X-Map $by_path: a variable in it has no counterpart"),
         ],

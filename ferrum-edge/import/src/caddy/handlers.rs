@@ -1,6 +1,8 @@
 //! The directives of a Caddyfile that do something with a request.
 
 use super::changes::{changed_by_tries, changed_headers, changed_target, prepended};
+use super::groups;
+use super::hidden::hidden;
 use super::responses::{encode, fixed, header_rules};
 use super::sites::Scope;
 use super::strips::StripScope;
@@ -9,8 +11,8 @@ use super::{Caddy, matchers};
 use crate::changed::{RequestChange, What};
 use crate::cond::Cond;
 use crate::draft::{
-    Password, Plug, Redirect, Replaced, RequestSizeLimiting, Rewrite, StaticFiles, To, basic_auth, draft,
-    only_group,
+    Password, Plug, QueryChanges, Redirect, Replaced, RequestSizeLimiting, Rewrite, StaticFiles, To,
+    basic_auth, draft, only_group,
 };
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
@@ -43,7 +45,7 @@ impl Caddy<'_> {
                 steps.extend(self.passing(line, words).map(|plug| RouteStep::Pass(cond, plug)));
             }
             "redir" => {
-                let ending = self.redir(line, words);
+                let ending = self.redir(line, words, scope);
                 steps.push(RouteStep::End(cond, ending));
             }
             "respond" | "error" => {
@@ -67,6 +69,9 @@ impl Caddy<'_> {
                 steps.push(RouteStep::End(cond, ending));
             }
             "file_server" => {
+                if let Some(paths) = hidden(line, scope).filter(|paths| *paths != Cond::Never) {
+                    steps.push(RouteStep::End(cond.clone().and(paths), RouteEnd::answer(at, 404, "")));
+                }
                 let ending = self.file_server(line, words, scope);
                 steps.push(RouteStep::End(cond, ending));
             }
@@ -136,14 +141,19 @@ impl Caddy<'_> {
     }
 
     /// `redir TO [CODE]`.
-    fn redir(&mut self, line: &CaddyLine, words: &[&str]) -> RouteEnd {
+    fn redir(&mut self, line: &CaddyLine, words: &[&str], scope: &Scope) -> RouteEnd {
         let status = match words.get(1).copied() {
             None | Some("temporary") => Some(302),
             Some("permanent") => Some(301),
             Some("html") => None,
             Some(code) => code.parse::<u16>().ok(),
         };
-        let to = words.first().and_then(|to| matchers::template(to));
+        let plain = words.first().and_then(|to| matchers::template(to));
+        let regex = self.path_regex(line, scope).filter(|_| plain.is_none());
+        let to = match &regex {
+            Some(regex) => words.first().and_then(|to| groups::template(to, regex)),
+            None => plain,
+        };
         let good = |to: &String| {
             ["/", "http://", "https://", "${request.scheme}://"].iter().any(|start| to.starts_with(start))
         };
@@ -151,7 +161,8 @@ impl Caddy<'_> {
             (Some(status), Some(to)) => {
                 self.out.converted(line.at, line.text());
                 let redirect = draft!(Redirect { status_code: status, location: to, query: "drop" });
-                RouteEnd::new(line.at, To::Redirect(redirect))
+                let captured = regex.map(|regex| regex.whole);
+                RouteEnd { captured, ..RouteEnd::new(line.at, To::Redirect(redirect)) }
             }
             _ => {
                 self.out.route_closed(
@@ -184,14 +195,16 @@ impl Caddy<'_> {
         };
         let body = inner("body").or_else(|| inner("message")).unwrap_or(body);
         let status = status.and_then(|status| status.parse().ok()).unwrap_or(default);
-        if matchers::has_placeholders(body) {
+        let is_page = line.name() == "respond" && matchers::has_placeholders(body);
+        let page = matchers::template(&body.replace('$', "$$")).filter(|_| is_page);
+        if is_page && page.is_none() {
             self.out.partial(line.at, line.text(), "placeholders in a body are sent as they are written", "");
         } else {
             self.out.converted(line.at, line.text());
         }
         let body = if line.name() == "error" { "" } else { body };
         if (200..600).contains(&status) {
-            fixed(line.at, status, body)
+            fixed(line.at, status, body, page)
         } else {
             RouteEnd::new(line.at, To::Closed)
         }
@@ -210,22 +223,24 @@ impl Caddy<'_> {
             ("rewrite", [to]) => {
                 let (path, query) =
                     to.split_once('?').map_or((*to, None), |(path, query)| (path, Some(query)));
-                let keeps = query.is_none() || query == Some("{query}");
-                if !keeps {
-                    self.out.partial(
-                        line.at,
-                        line.text(),
-                        "the query of the request stays",
-                        "remove it with `rewrite.query`",
-                    );
-                }
-                let whole = if keeps { path } else { to };
-                let whole = prepended(whole).or_else(|| {
+                let own = query.map(|query| query.strip_suffix("{query}").unwrap_or(query));
+                let keeps = query.is_none() || own != query;
+                let own = own.map(|own| own.trim_end_matches('&')).filter(|own| !own.is_empty());
+                let whole = own.map_or_else(|| path.to_owned(), |own| format!("{path}?{own}"));
+                let whole = whole.as_str();
+                let regex = self.path_regex(line, scope);
+                let of_groups = regex.and_then(|regex| groups::replaced(whole, &regex));
+                let whole = of_groups.or_else(|| prepended(whole)).or_else(|| {
                     let path = matchers::template(whole)?;
                     let path = if path.starts_with("${request.path}") { format!("/{path}") } else { path };
                     path.starts_with('/').then(|| draft!(Rewrite { path }))
                 });
-                whole.map(Plug::of)
+                whole.map(|mut rewrite| {
+                    if !keeps {
+                        rewrite.query(draft!(QueryChanges { remove_all: true }));
+                    }
+                    Plug::of(rewrite)
+                })
             }
             ("uri", ["strip_prefix", prefix]) if !prefix.contains('{') => {
                 if prefix.ends_with('/') {
@@ -248,11 +263,15 @@ impl Caddy<'_> {
                 Some(Plug::of(draft!(Rewrite { regex: [draft!(Replaced { from, to: "${1}" })] })))
             }
             ("uri", ["replace", find, replace]) if !find.contains('{') && !replace.contains('{') => {
-                let rule = draft!(Replaced { from: text::literal(find), to: replace.replace('$', "$$") });
+                self.out.partial(line.at, line.text(), "nothing is replaced in the query", "");
+                let to = replace.replace('$', "$$");
+                let rule = draft!(Replaced { from: text::literal(find), to, all: true });
                 Some(Plug::of(draft!(Rewrite { regex: [rule] })))
             }
             ("uri", ["path_regexp", regex, replace]) if text::is_regex(regex) => {
-                Some(Plug::of(draft!(Rewrite { regex: [draft!(Replaced { from: regex, to: replace })] })))
+                Some(Plug::of(draft!(Rewrite {
+                    regex: [draft!(Replaced { from: regex, to: replace, all: true })]
+                })))
             }
             _ => None,
         };
@@ -352,14 +371,14 @@ impl Caddy<'_> {
             );
             return RouteEnd::new(line.at, To::Closed);
         };
-        if inner("hide").is_some()
+        if inner("hide").is_some() && hidden(line, scope).is_none()
             || inner("pass_thru").is_some()
             || scope.changes.iter().any(|it| it.what.is_of_path() && !it.what.is_known_to_files())
             || !scope.stripped.is_empty() && scope.tries.is_some()
             // A `try_files` of another block may have taken them.
             || scope.tries.is_none() && scope.changes.iter().any(|it| matches!(it.what, What::Fallback(_)))
         {
-            let why = "`hide`, `pass_thru` and files by a rewritten path can't be converted; it answers 503";
+            let why = "such patterns of `hide`, `pass_thru` and files by a rewritten path can't be converted; it answers 503";
             self.out.route_closed(line.at, line.text(), why, "use the plugin `static_files`");
             return RouteEnd::new(line.at, To::Closed);
         }
@@ -374,8 +393,8 @@ impl Caddy<'_> {
         if let Some(tries) = &scope.tries {
             let plain: Vec<String> = tries
                 .iter()
-                .filter(|it| *it != "{path}/")
-                .map(|it| it.trim_start_matches('/').to_owned())
+                .filter(|it| !matches!(it.as_str(), "{path}/" | "=404"))
+                .map(|it| StaticFiles::below_root(it, "{path}"))
                 .collect();
             let good = plain.iter().all(|it| !it.replace("{path}", "").contains(['{', '=']));
             if !good || plain.is_empty() {

@@ -323,13 +323,16 @@ impl Caddy<'_> {
             };
         }
         let status = if handler.get("abort").and_then(Node::bool) == Some(true) { 403 } else { status };
-        if matchers::has_placeholders(handler.text_of("body").unwrap_or_default()) {
+        let body = handler.text_of("body").unwrap_or_default();
+        let is_page = matchers::has_placeholders(body);
+        let page = matchers::template(&body.replace('$', "$$")).filter(|_| is_page);
+        if is_page && page.is_none() {
             self.out.partial(handler.at, what, "placeholders in a body are sent as they are written", "");
         } else {
             self.out.converted(handler.at, what);
         }
         if (200..600).contains(&status) {
-            fixed(handler.at, status, handler.text_of("body").unwrap_or_default())
+            fixed(handler.at, status, body, page)
         } else {
             RouteEnd::new(handler.at, To::Closed)
         }

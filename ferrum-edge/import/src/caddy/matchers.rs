@@ -114,13 +114,21 @@ pub(super) fn networks(ranges: &[String]) -> Option<Vec<String>> {
 
 /// A text with Caddy's placeholders as one with ours; `None` when one of them has no counterpart.
 pub(super) fn template(text: &str) -> Option<String> {
+    template_with(text, &|_| None)
+}
+
+/// The same where some placeholders stand for other texts.
+pub(super) fn template_with(text: &str, known: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let mut made = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {
         made.push_str(before);
         let (name, tail) = after.split_once('}')?;
         rest = tail;
-        made.push_str(&format!("${{{}}}", variable(name)?));
+        match known(name) {
+            Some(known) => made.push_str(&known),
+            None => made.push_str(&format!("${{{}}}", variable(name)?)),
+        }
     }
     made.push_str(rest);
     Some(made)

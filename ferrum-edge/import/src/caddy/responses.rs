@@ -37,13 +37,16 @@ pub(super) fn header_rules(line: &CaddyLine, words: &[&str], is_request: bool) -
     (rules, bad)
 }
 
-/// An answer with a body, whose media type Caddy takes from what it looks like.
-pub(super) fn fixed(at: At, status: u16, body: &str) -> RouteEnd {
+/// An answer with a body, whose media type Caddy takes from what it looks like; `page` is the same as a template.
+pub(super) fn fixed(at: At, status: u16, body: &str, page: Option<String>) -> RouteEnd {
     let text = body.trim();
     let wrapped =
         text.starts_with('{') && text.ends_with('}') || text.starts_with('[') && text.ends_with(']');
     if wrapped && serde_json::from_str::<Value>(text).is_ok() {
         return RouteEnd::new(at, To::Answer(status, "application/json".to_owned(), body.to_owned()));
     }
-    RouteEnd::answer(at, status, body)
+    match page {
+        Some(page) => RouteEnd::new(at, To::Page(status, "text/plain; charset=utf-8".to_owned(), page)),
+        None => RouteEnd::answer(at, status, body),
+    }
 }

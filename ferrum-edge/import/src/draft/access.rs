@@ -14,7 +14,7 @@ settings! {
         max_age: Amount, allow_private_network: Flag, preflight_continue: Flag,
     }
     RequestTermination: "request_termination" {
-        status_code: Number, content_type: Text, body: Text, message: Text, trigger: One<Trigger>,
+        status_code: Number, content_type: Text, body: Text, template: Flag, message: Text, trigger: One<Trigger>,
     }
     /// Which requests it answers.
     Trigger: "request_termination/trigger" { file: Text }

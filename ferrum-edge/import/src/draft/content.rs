@@ -2,14 +2,29 @@
 
 use super::settings::{Amount, Any, Flag, List, Number, Numbers, One, Text, Texts, settings};
 
+impl StaticFiles {
+    /// A path below the root in which this placeholder stands for the request's path, which begins with a slash.
+    pub(crate) fn below_root(text: &str, placeholder: &str) -> String {
+        let text = text.trim_start_matches('/');
+        match text.split_once(placeholder) {
+            Some((before, behind)) if !before.is_empty() && !before.ends_with('/') => {
+                format!("{before}/{{path}}{}", behind.replace(placeholder, "{path}"))
+            }
+            _ => text.replace(placeholder, "{path}"),
+        }
+    }
+}
+
 settings! {
     Redirect: "redirect" {
         status_code: Number, location: Text, table: Any, scheme: Text, port: Number, query: Text,
     }
     StaticFiles: "static_files" {
         root: Text, index: Texts, try_files: Texts, passthrough: Flag, refuse_other_methods: Flag, refuse_folders: Flag,
-        listing: Flag, dotfiles: Flag, default_type: Text, charset: Text,
+        listing: Flag, dotfiles: Flag, default_type: Text, charset: Text, cache_control: List<CacheRule>,
     }
+    /// `Cache-Control` of some files.
+    CacheRule: "static_files/cache_control" { path: Text, value: Text }
     ErrorPages: "error_pages" { of: Text, pages: List<Page> }
     /// What is shown for a status.
     Page: "error_pages/pages" {

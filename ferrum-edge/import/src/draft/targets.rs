@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Targets of an upstream, each once.
 #[derive(Debug, Default)]
@@ -51,4 +51,11 @@ pub(super) fn join_targets(upstream: &mut Value) {
     if is_heavier && upstream.get("algorithm").is_none_or(|it| it == "round_robin") {
         upstream["algorithm"] = json!("weighted_round_robin");
     }
+}
+
+/// Removes the target of a proxy that answers by itself.
+pub(crate) fn without_target(proxy: &mut Map<String, Value>) {
+    proxy.retain(|key, _| {
+        !(key.starts_with("backend_") || key == "upstream_id" || key == "strip_listen_path")
+    });
 }

@@ -5,9 +5,13 @@ use serde_json::Value;
 use super::settings::{Amount, Any, Flag, List, Number, One, Text, Texts, draft, settings};
 
 settings! {
-    Rewrite: "rewrite" { path: Text, regex: List<Replaced>, host: Text }
+    Rewrite: "rewrite" { path: Text, regex: List<Replaced>, query: One<QueryChanges>, host: Text }
+    /// Changes to the query of what the target is asked.
+    QueryChanges: "rewrite/query" { remove_all: Flag, add: List<Parameter> }
+    /// A parameter of a query.
+    Parameter: "rewrite/query/add" { name: Text, value: Text }
     /// Replaces what a regex finds in the path.
-    Replaced: "rewrite/regex" { from: Text, to: Text }
+    Replaced: "rewrite/regex" { from: Text, to: Text, all: Flag }
     RequestTransformer: "request_transformer" { rules: List<HeaderRule> }
     ResponseTransformer: "response_transformer" { rules: List<HeaderRule>, cookies: List<CookieRule>, of: Text, statuses: Texts }
     /// Changes a header field.

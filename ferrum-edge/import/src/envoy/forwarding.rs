@@ -186,7 +186,7 @@ impl Envoy<'_> {
             };
             let to = (0..10)
                 .fold(to.replace('$', "$$"), |to, n| to.replace(&format!("\\{n}"), &format!("${{{n}}}")));
-            rewrite.regex([draft!(Replaced { from, to })]);
+            rewrite.regex([draft!(Replaced { from, to, all: true })]);
         }
         Some(rewrite)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::fetch::{cuts_port, ending, split};
-use super::fields::Field;
+use super::fields::{self, Field};
 use super::maps;
 use super::rates::{Rate, Tracked};
 use super::sections::HaproxyLine;
@@ -255,7 +255,7 @@ pub(super) fn compared(
 
 /// How values are compared, and with which.
 pub(super) struct Test {
-    values: Vec<String>,
+    pub(super) values: Vec<String>,
     ignores_case: bool,
     /// What `-m` says.
     how: Option<String>,
@@ -304,19 +304,7 @@ impl Test {
         let (base, suffix) = ending(name).unwrap_or((name, ""));
         let how = self.how.as_deref().unwrap_or(suffix);
         match base {
-            "path" | "url" | "pathq" => {
-                if base != "path"
-                    && self.values.iter().any(|value| value.contains('?') || value.starts_with("http"))
-                {
-                    return None;
-                }
-                if base != "path" && !matches!(how, "beg") {
-                    return None;
-                }
-                Some(Cond::any(
-                    self.regexes(how)?.into_iter().map(|regex| Cond::path_is(Matcher::regex(regex))),
-                ))
-            }
+            "path" | "url" | "pathq" | "query" => self.request_line(base, how),
             "hdr" | "req.hdr" | "req.fhdr" | "fhdr" | "shdr"
                 if argument.split(',').next().is_some_and(|it| it.eq_ignore_ascii_case("host")) =>
             {
@@ -338,7 +326,9 @@ impl Test {
                 };
                 self.field(kind, &field.trim().to_ascii_lowercase(), how)
             }
-            "req.hdr_cnt" | "hdr_cnt" => None,
+            "req.hdr_cnt" | "hdr_cnt" | "req.fhdr_cnt" | "fhdr_cnt" => {
+                fields::counted(argument, &self.values)
+            }
             "cook" | "req.cook" => self.field(Field::Cookies, argument, how),
             "url_param" | "urlp" => {
                 // A delimiter of its own, or names in any case.
@@ -393,7 +383,7 @@ impl Test {
     }
 
     /// The values as regexes over the whole.
-    fn regexes(&self, how: &str) -> Option<Vec<String>> {
+    pub(super) fn regexes(&self, how: &str) -> Option<Vec<String>> {
         let flag = if self.ignores_case { "(?i)" } else { "" };
         let one = |value: &String| {
             let plain = text::literal(value);

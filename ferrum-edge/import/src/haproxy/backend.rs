@@ -236,6 +236,10 @@ impl Haproxy<'_, '_> {
                     "",
                 );
             }
+            Some(cookie) if cookie.arguments().iter().any(|it| it == "insert") => {
+                let why = "clients keep their server by `balance`; there is no cookie";
+                self.out.partial(cookie.at, cookie.text(), why, "");
+            }
             Some(cookie) => self.out.not_converted(
                 cookie.at,
                 cookie.text(),

@@ -68,3 +68,19 @@ impl Field {
 fn cookie_header(regex: &str) -> Cond {
     Cond::header("cookie", Matcher::regex(regex))
 }
+
+/// How often a header comes, compared with a number: whether it comes at all.
+pub(super) fn counted(name: &str, compared: &[String]) -> Option<Cond> {
+    let there = match name.to_ascii_lowercase().as_str() {
+        "" => return None,
+        name if name.contains(',') => return None,
+        "host" => Cond::authority(Matcher::present(true)),
+        name => Field::Lines.there(name),
+    };
+    let compared: Vec<&str> = compared.iter().map(String::as_str).collect();
+    match compared.as_slice() {
+        ["0"] | ["eq" | "le", "0"] | ["lt", "1"] => Some(there.negate()),
+        ["gt", "0"] | ["ge", "1"] => Some(there),
+        _ => None,
+    }
+}

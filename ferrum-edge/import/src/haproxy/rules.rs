@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways};
-use super::changes::{changed_header, changed_target, put_before};
+use super::changes::{SUBSTITUTED, changed_header, put_before, whole_host};
 use super::limits::is_limit;
 use super::request_condition::{convert, request_cond, why_not_converted};
 use super::sections::{HaproxyLine, Section};
-use super::templates::{groups, replacement, template};
-use super::why::Why;
+use super::templates::{added_query, groups, replacement, substituted, template};
+use super::why::{Why, no_counterpart};
 use crate::changed::What;
 use crate::cond::Cond;
 use crate::draft::{
-    HeaderRule, Plug, Replaced, ResponseTransformer, Rewrite, To, basic_auth, draft, only_group,
+    HeaderRule, Plug, QueryChanges, Replaced, ResponseTransformer, Rewrite, To, basic_auth, draft, only_group,
 };
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
@@ -214,9 +214,7 @@ impl Haproxy<'_, '_> {
             "set-path" | "set-pathq" | "set-uri" | "replace-path" | "replace-pathq" | "replace-uri"
             | "set-query" | "set-method" => {
                 self.rewrite(line, action, &rest, cond.clone(), acls, steps);
-                for what in changed_target(action, &rest) {
-                    acls.change(line, known, what);
-                }
+                acls.change_target(line, action, &rest, known);
             }
             "set-src" | "set-src-port" => {
                 acls.change(line, None, What::AnyClient);
@@ -261,13 +259,19 @@ impl Haproxy<'_, '_> {
         let status = after("status").and_then(|it| it.parse().ok()).unwrap_or(200);
         let kind = after("content-type").unwrap_or("text/plain").to_owned();
         let body = after("string").or_else(|| after("lf-string")).unwrap_or_default().to_owned();
-        if ["lf-string", "file", "lf-file", "errorfile"].iter().any(|word| words.contains(word)) {
+        let page = after("lf-string").and_then(template);
+        let has = |word: &str| words.contains(&word);
+        if has("file") || has("lf-file") || has("errorfile") || has("lf-string") && page.is_none() {
             self.out.partial(line.at, line.text(), "its body is not the same", "");
         } else {
             self.out.converted(line.at, line.text());
         }
         let status = if (200..600).contains(&status) { status } else { 503 };
-        let mut ending = RouteEnd::new(line.at, To::Answer(status, kind, body));
+        let to = match page {
+            Some(page) => To::Page(status, kind, page),
+            None => To::Answer(status, kind, body),
+        };
+        let mut ending = RouteEnd::new(line.at, to);
         let mut rules = Vec::new();
         for at in words.iter().enumerate().filter(|(_, word)| **word == "hdr").map(|(at, _)| at) {
             let (Some(name), Some(value)) = (words.get(at + 1), words.get(at + 2)) else { continue };
@@ -360,16 +364,13 @@ impl Haproxy<'_, '_> {
     ) {
         let made = match (action, words) {
             // A template would have the path that the client sent.
-            ("set-path", [to]) if put_before(to).is_some() => put_before(to).map(|before| {
-                let to = format!("{}${{1}}", before.replace('$', "$$"));
-                draft!(Rewrite { regex: [draft!(Replaced { from: "^(.*)$", to })] })
-            }),
-            ("set-path" | "set-pathq" | "set-uri", [to]) => {
+            ("set-path", [to]) if put_before(to).is_some() || to.contains(SUBSTITUTED) => {
+                substituted(to).map(|regex| draft!(Rewrite { regex }))
+            }
+            ("set-path", [to, ..]) | ("set-pathq" | "set-uri", [to]) => {
                 template(to).filter(|to| to.starts_with('/')).map(|path| draft!(Rewrite { path }))
             }
-            ("set-path", [to, ..]) => {
-                template(to).filter(|to| to.starts_with('/')).map(|path| draft!(Rewrite { path }))
-            }
+            ("set-query", [to]) => added_query(to).map(|query| draft!(Rewrite { query })),
             ("replace-path" | "replace-uri" | "replace-pathq", [regex, to])
                 if !regex.contains('?') || action == "replace-path" =>
             {
@@ -384,12 +385,15 @@ impl Haproxy<'_, '_> {
         let is_open = action.starts_with("replace-") && words.get(1).is_some_and(|to| !to.starts_with('/'));
         match (made, cond) {
             (_, Err(why)) => self.close_route(line, why, steps),
-            (Some(config), Ok(cond)) => {
+            (Some(mut config), Ok(cond)) => {
                 if is_open {
                     let why = "a path that it leaves nothing of, or that begins without a slash then, is answered 400";
                     self.out.partial(line.at, line.text(), why, "begin it with a slash");
                 }
-                if matches!(action, "set-path" | "replace-path") {
+                if matches!(action, "set-pathq" | "set-uri") {
+                    config.query(draft!(QueryChanges { remove_all: true }));
+                }
+                if !matches!(action, "replace-pathq" | "replace-uri") {
                     self.report_template(line, text_of(&config, "path"), acls);
                 } else {
                     let todo = "remove its parameters with `rewrite.query`";
@@ -411,7 +415,9 @@ impl Haproxy<'_, '_> {
         steps: &mut Vec<RouteStep>,
     ) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let Some((&action, words)) = words.split_first() else { return };
+        let Some((action, words)) = words.split_first() else { return };
+        let (action, words) = whole_host(action, words);
+        let words = words.as_slice();
         let is_request = plugin == "request_transformer";
         let name = words.first().copied().unwrap_or_default();
         if words.iter().any(|word| word.contains("capture.req.")) {
@@ -491,9 +497,4 @@ impl Haproxy<'_, '_> {
 /// A text of settings; empty where they have none.
 fn text_of<'s>(settings: &'s Map<String, Value>, key: &str) -> &'s str {
     settings.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Why a rule about a header is left out: its condition, or what it says.
-fn no_counterpart(why: Option<Why>) -> String {
-    why.map_or_else(|| "its value has no counterpart".to_owned(), |why| why.to_string())
 }

@@ -1,7 +1,8 @@
 //! HAProxy's texts with samples as the gateway's templates.
 
+use super::changes::{SUBSTITUTED, put_before};
 use super::fetch::{cuts_port, split};
-use crate::draft::{Replacement, draft};
+use crate::draft::{Parameter, QueryChanges, Replaced, Replacement, draft};
 use crate::text;
 
 /// `\1` as `${1}`.
@@ -40,6 +41,73 @@ pub(super) fn replacement(regex: &str, with: &str) -> Option<Replacement> {
     made.push_str(&template(rest)?);
     let pattern = format!("(?s)^.*?(?:{regex}).*$");
     text::is_regex(&pattern).then(|| draft!(Replacement { pattern, with: made }))
+}
+
+/// `%[path]` or `%[path,regsub(REGEX,TO)]` between texts, as what becomes of paths that the regex is found in, and of others.
+pub(super) fn substituted(text: &str) -> Option<Vec<Replaced>> {
+    if let Some(before) = put_before(text) {
+        let to = format!("{}${{1}}", before.replace('$', "$$"));
+        return Some(vec![draft!(Replaced { from: "^(.*)$", to })]);
+    }
+    let (before, rest) = text.split_once(SUBSTITUTED)?;
+    // A class in the regex has brackets, too.
+    let at = rest.find(")]")?;
+    let (arguments, behind) = (rest.get(..at)?, rest.get(at + 2..)?);
+    let is_plain = |text: &str| !text.contains(['%', '$']);
+    let arguments = split(arguments);
+    let (regex, to, flags) = match arguments.as_slice() {
+        [regex] => (unquoted(regex), "", ""),
+        [regex, to] => (unquoted(regex), unquoted(to), ""),
+        [regex, to, flags] => (unquoted(regex), unquoted(to), unquoted(flags)),
+        _ => return None,
+    };
+    let flag = match flags {
+        "" => "",
+        "i" => "(?i)",
+        _ => return None,
+    };
+    let from = format!("{flag}^(.*?)(?:{regex})(.*)$");
+    let groups = regex::RegexBuilder::new(&from).size_limit(1 << 20).build().ok()?.captures_len();
+    let is_good = is_plain(before) && is_plain(behind) && !to.contains(['%', '$']) && text::is_regex(&from);
+    is_good.then_some(())?;
+    // The groups of the regex come behind the one before it.
+    let mut new = format!("{before}${{1}}");
+    let mut rest = to;
+    while let Some((text, after)) = rest.split_once('\\') {
+        let digit =
+            after.chars().next().and_then(|c| c.to_digit(10)).and_then(|it| usize::try_from(it).ok())?;
+        new.push_str(text);
+        if digit == 0 || digit + 2 >= groups {
+            return None;
+        }
+        new.push_str(&format!("${{{}}}", digit + 1));
+        rest = after.get(1..).unwrap_or_default();
+    }
+    let new = format!("{new}{rest}${{{}}}{behind}", groups - 1);
+    let found = draft!(Replaced { from, to: new });
+    if before.is_empty() && behind.is_empty() {
+        return Some(vec![found]);
+    }
+    Some(vec![found, draft!(Replaced { from: "^(.*)$", to: format!("{before}${{1}}{behind}") })])
+}
+
+/// What is added to the query: `a=b&%[query]`, or the other way round.
+pub(super) fn added_query(text: &str) -> Option<QueryChanges> {
+    let added = text.strip_suffix("&%[query]").or_else(|| text.strip_prefix("%[query]&"))?;
+    let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b));
+    let pairs = added.split('&').map(|pair| pair.split_once('='));
+    let pairs =
+        pairs.map(|pair| pair.filter(|(name, value)| !name.is_empty() && is_plain(name) && is_plain(value)));
+    let add = pairs
+        .map(|pair| pair.map(|(name, value)| draft!(Parameter { name, value })))
+        .collect::<Option<Vec<_>>>()?;
+    Some(draft!(QueryChanges { add }))
+}
+
+/// An argument of a converter without its quotes.
+fn unquoted(text: &str) -> &str {
+    let within = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    within('"').or_else(|| within('\'')).unwrap_or(text)
 }
 
 /// A text with HAProxy's `%[…]` as one with ours; `None` when one of them has no counterpart.

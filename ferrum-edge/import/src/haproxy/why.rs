@@ -24,3 +24,8 @@ impl fmt::Display for Why {
         }
     }
 }
+
+/// Why a rule about a header is left out: its condition, or what it says.
+pub(super) fn no_counterpart(why: Option<Why>) -> String {
+    why.map_or_else(|| "its value has no counterpart".to_owned(), |why| why.to_string())
+}

@@ -5,7 +5,7 @@ use crate::cond::Cond;
 use crate::draft::{
     AccessControl, BasicAuth, BotDetection, CorrelationId, Cors, GrpcWeb, HeaderRule, HmacAuth, Import,
     IpRestriction, JwtAuth, KeyAuth, Limit, Matcher, Plug, RateLimiting, RequestSizeLimiting,
-    RequestTermination, draft,
+    RequestTermination, Rewrite, draft,
 };
 use crate::tree::{Node, NodeValue};
 
@@ -43,8 +43,8 @@ impl SettingsReader<'_> {
             "rate-limiting" => self.rate_limiting()?,
             "request-size-limiting" => self.request_size_limiting(),
             "cors" => self.cors()?,
-            "request-transformer" => self.transformer("request_transformer", "querystring"),
-            "response-transformer" => self.transformer("response_transformer", ""),
+            "request-transformer" => self.transformer("request_transformer", "querystring")?,
+            "response-transformer" => self.transformer("response_transformer", "")?,
             "correlation-id" => self.correlation_id(),
             "request-termination" => self.request_termination(),
             "grpc-web" => Plug::of(GrpcWeb::default()),
@@ -288,8 +288,9 @@ impl SettingsReader<'_> {
 
     fn cors(&mut self) -> Option<Plug> {
         let mut origins = texts(self.config, "origins");
-        if origins.is_empty() {
-            origins.push("*".to_owned());
+        // One that stands for all leaves no others.
+        if origins.is_empty() || origins.iter().any(|origin| origin == "*") {
+            origins = vec!["*".to_owned()];
         }
         let is_plain = |origin: &String| {
             origin == "*"
@@ -323,8 +324,9 @@ impl SettingsReader<'_> {
     }
 
     /// In Kong's order: remove, rename, replace, add, append.
-    fn transformer(&mut self, ours: &'static str, query: &str) -> Plug {
+    fn transformer(&mut self, ours: &'static str, query: &str) -> Option<Plug> {
         let mut rules = Vec::new();
+        let uri = self.config.path(&["replace", "uri"]).and_then(Node::str).filter(|uri| !uri.is_empty());
         for (theirs, operation) in [
             ("remove", "remove"),
             ("rename", "rename"),
@@ -339,6 +341,7 @@ impl SettingsReader<'_> {
                     "headers" => "header",
                     "body" | "json" => "body",
                     name if name == query => "query",
+                    "uri" if uri.is_some() => continue,
                     _ => {
                         if !items.is_empty() {
                             self.out.not_converted_here(
@@ -362,7 +365,14 @@ impl SettingsReader<'_> {
                 }
             }
         }
-        Plug::of_rules(ours, rules)
+        match uri {
+            None => Some(Plug::of_rules(ours, rules)),
+            Some(path) if rules.is_empty() && path.starts_with('/') && !path.contains("$(") => {
+                Some(Plug::of(draft!(Rewrite { path: path.replace('$', "$$") })))
+            }
+            Some(_) => self
+                .cannot("`replace.uri`: a path with expressions, or beside other changes, is not made anew"),
+        }
     }
 
     /// Reports a value that is not converted. Where a target would not get what the client sends, it is removed: it does not pass

@@ -7,6 +7,7 @@ use super::blocks::Directive;
 use super::guards::is_guarded_besides;
 use super::location::{Location, LocationKind};
 use super::login::is_of_refusals;
+use super::media_types::media_type;
 use super::site::Site;
 use super::{Nginx, first, said};
 use crate::draft::{ErrorPages, Page, Plug, draft};
@@ -83,10 +84,10 @@ impl<'d> Nginx<'_> {
         if location.is_some_and(|location| is_guarded_besides(location, "return")) {
             return Err("the location of the page is guarded");
         }
-        // A page that is there is the first that `try_files $uri` finds.
+        // A page that is there is what `try_files $uri` finds.
         let looks_elsewhere = |it: &Directive| match it.name.as_str() {
             "if" | "set" | "fastcgi_pass" | "uwsgi_pass" => true,
-            "try_files" => it.arguments.first().is_none_or(|first| first != "$uri"),
+            "try_files" => first_file(it).is_none() && !it.arguments.iter().any(|word| word == "$uri"),
             _ => false,
         };
         if block.iter().any(looks_elsewhere) {
@@ -159,9 +160,9 @@ impl<'d> Nginx<'_> {
                 made.redirect(to);
                 Ok(Some(status).filter(|status| *status != 302))
             }
-            (Some(status), Some(text)) if !text.contains('$') => {
-                let kind = first(levels, "default_type").unwrap_or("text/plain");
-                made.content_type(kind);
+            (Some(status), Some(text)) => {
+                let text = &self.vars_here.template(text).ok_or("a variable in it has no counterpart")?;
+                made.content_type(media_type(levels, page.uri));
                 made.body(text);
                 // Without `=`, the status of the error stays.
                 Ok(page.status.map(|own| if own == 0 { status } else { own }))
@@ -216,10 +217,18 @@ impl<'d> ErrorPage<'d> {
     }
 }
 
+/// The file that a `try_files` begins with, if it is the same for all requests.
+fn first_file(tried: &Directive) -> Option<&str> {
+    let [first, _, ..] = tried.arguments.as_slice() else { return None };
+    Some(first.as_str()).filter(|path| path.starts_with('/') && !path.contains('$'))
+}
+
 /// The path of a page behind the `rewrite` of its location: `rewrite ^(.*)$ /maintenance.html break`.
 fn rewritten<'a>(block: &'a [Directive], uri: &'a str) -> Result<&'a str, &'static str> {
     let mut rewrites = block.iter().filter(|it| it.name == "rewrite");
+    let tried = block.iter().find(|it| it.name == "try_files").and_then(first_file);
     match (rewrites.next().map(|it| it.arguments.as_slice()), rewrites.next()) {
+        (None, _) if tried.is_some() => Ok(tried.unwrap_or(uri)),
         (None, _) if uri.starts_with('@') => Err("the location passes the client's own path on"),
         (None, _) => Ok(uri),
         (Some([from, to, flag]), None)

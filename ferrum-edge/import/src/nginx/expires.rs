@@ -59,7 +59,7 @@ impl Nginx<'_> {
 }
 
 /// The `Cache-Control` that nginx makes of a time.
-fn cache_control(time: &str) -> Option<String> {
+pub(super) fn cache_control(time: &str) -> Option<String> {
     match (time, time.strip_prefix('-')) {
         ("epoch", _) => Some("no-cache".to_owned()),
         ("max", _) => Some("max-age=315360000".to_owned()),

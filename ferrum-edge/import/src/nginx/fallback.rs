@@ -3,14 +3,17 @@
 use super::Nginx;
 use super::asked::flagged;
 use super::blocks::{Directive, HANDLERS};
+use super::file_fields::FileFields;
 use super::files::{closed_route, is_served_otherwise};
 use super::guard_names;
 use super::guards::is_guarded;
-use super::item::{self, Passed, Rewritten};
+use super::item::{self, Passed, Rewritten, same_path};
 use super::location::{Location, LocationKind};
+use super::path_groups::begins_with_slash;
 use super::site::Site;
 use crate::cond::Cond;
-use crate::draft::{Proxy, Replaced, To, draft};
+use crate::draft::{Proxy, QueryChanges, Replaced, To, draft};
+use crate::text;
 
 /// Directives that nginx runs in their order.
 const SCRIPT: [&str; 5] = ["rewrite", "if", "return", "set", "try_files"];
@@ -60,11 +63,8 @@ impl<'d> Nginx<'_> {
         let is_handled = picked.as_ref().is_some_and(|it| is_served_otherwise(it) || has_script(it));
         match known {
             Some(known) if !file.contains('$') && !is_handled => {
-                let says = |it: &Directive| {
-                    matches!(it.name.as_str(), "add_header" | "expires" | "types" | "default_type")
-                };
-                let is_own = |it: &Location<'_>| it.directive.block.iter().any(|it| it.at == tried.at);
-                if picked.is_some_and(|it| !is_own(&it) && it.directive.block.iter().any(says)) {
+                let levels = site.levels_of_tried(tried).unwrap_or_default();
+                if picked.is_some_and(|it| FileFields::of(&levels, &it) == FileFields::Others) {
                     let why = "the last file is sent without the fields of the location that it is in";
                     self.out.partial(tried.at, what, why, "");
                 } else {
@@ -101,9 +101,13 @@ impl<'d> Nginx<'_> {
             self.out.converted(tried.at, what);
             let answer = answers.pop().filter(|(cond, _)| answers.is_empty() && *cond == Cond::Always);
             let to = answer.map_or(To::Closed, |(_, to)| to);
+            let has_page = matches!(&to, To::Answer(400.., _, body) if body.is_empty());
             let mut passed = Passed::new(to, Proxy::default());
             let mut plugins = Vec::new();
             self.response_headers(&inner, &levels, Some(302), &mut plugins);
+            if has_page {
+                plugins.extend(self.error_pages(site, &inner, &levels));
+            }
             passed.plugins = Some(plugins);
             return passed;
         }
@@ -149,7 +153,8 @@ impl<'d> Nginx<'_> {
         let levels = [site.http, site.directive, location.directive];
         let inner = item::place(site, &levels);
         let mut passed = self.handled(site, &inner, &levels, &location.way, rewritten);
-        let plugins = self.plugins(&inner, &levels);
+        let mut plugins = self.plugins(&inner, &levels);
+        plugins.extend(self.error_pages(site, &inner, &levels));
         let settings = self.settings(&inner, &levels);
         for one in &mut passed {
             let mut own = std::mem::replace(&mut one.settings, settings.clone());
@@ -173,6 +178,8 @@ impl<'d> Nginx<'_> {
             it.directive.block.iter().any(|it| matches!(it.name.as_str(), "proxy_pass" | "grpc_pass"))
                 && !has_script(it)
                 && !is_guarded(it)
+                // Its groups are those of the path that leads there.
+                && !matches!(&it.way, LocationKind::Regex(regex, _) if text::has_groups(regex))
         };
         let last = last.replace("$is_args$query_string", "?$args").replace("$is_args$args", "?$args");
         let (path, query) = last.split_once('?').map_or((last.as_str(), ""), |(path, query)| (path, query));
@@ -189,14 +196,10 @@ impl<'d> Nginx<'_> {
             self.out.not_converted(tried.at, what, why, "");
             return closed_route();
         };
-        match keeps_query {
-            true => self.out.converted(tried.at, what),
-            false => self.out.partial(
-                tried.at,
-                what,
-                "the query of the request stays",
-                "remove its parameters with `rewrite.query`",
-            ),
+        self.out.converted(tried.at, what);
+        let mut one = one;
+        if !keeps_query {
+            one.rewrite.get_or_insert_with(same_path).query(draft!(QueryChanges { remove_all: true }));
         }
         one
     }
@@ -211,9 +214,10 @@ fn has_script(location: &Location<'_>) -> bool {
 fn rewrites(script: &[&Directive]) -> Option<Vec<Replaced>> {
     let each = script.iter().map(|directive| match directive.arguments.as_slice() {
         [from, to, flag] if directive.name == "rewrite" && flag == "break" && !to.contains('?') => {
+            let regex = from;
             let from = flagged(from, false)?;
             let is_group = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
-            if !to.starts_with('/') || !to.split('$').skip(1).all(is_group) {
+            if !begins_with_slash(to, regex) || !to.split('$').skip(1).all(is_group) {
                 return None;
             }
             let mut new = to.clone();

@@ -74,6 +74,7 @@ fn of_server(out: &mut Import, server: &mut Directive) {
 fn of_locations(out: &mut Import, block: &mut [Directive], named: &mut Vec<Directive>) {
     for location in block.iter_mut().filter(|it| it.name == "location") {
         of_locations(out, &mut location.block, named);
+        leave_out_script_checks(out, location);
         let has = |name: &str| location.block.iter().any(|it| it.name == name);
         let is_handled = location.block.iter().any(|it| HANDLERS.contains(&it.name.as_str()));
         if has("try_files")
@@ -110,6 +111,31 @@ fn of_locations(out: &mut Import, block: &mut [Directive], named: &mut Vec<Direc
             ..Directive::default()
         });
     }
+}
+
+/// Leaves out `if (!-f $document_root$fastcgi_script_name) { return 404; }`: the gateway passes no script on that is not there.
+fn leave_out_script_checks(out: &mut Import, location: &mut Directive) {
+    let has = |name: &str| location.block.iter().any(|it| it.name == name);
+    let is_split = has("fastcgi_split_path_info");
+    if !has("fastcgi_pass") {
+        return;
+    }
+    location.block.retain(|directive| {
+        let is_script = |word: &str| match word {
+            "$document_root$fastcgi_script_name" | "$document_root/$fastcgi_script_name" => true,
+            word => word == "$request_filename" && !is_split,
+        };
+        let asks = match words(&directive.arguments).as_deref() {
+            Some(["!-f" | "!-e", word]) => directive.name == "if" && is_script(word),
+            _ => false,
+        };
+        let [answer] = directive.block.as_slice() else { return true };
+        let is_left_out = asks && answer.name == "return" && answer.arguments == ["404"];
+        if is_left_out {
+            out.not_needed(directive.at, directive, "scripts that are not there are answered 404");
+        }
+        !is_left_out
+    });
 }
 
 /// Removes the directives that `try_files` replaces.

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::asked::Test;
 use super::blocks::{Directive, HANDLERS};
 use super::fastcgi::Application;
+use super::file_fields::set_cache_rules;
 use super::guards::is_guarded;
 use super::item::{Passed, Rewritten};
 use super::location::{Location, LocationKind};
@@ -80,6 +81,15 @@ impl<'d> Nginx<'_> {
             self.cut_index(site, at, place, way, &mut config);
         }
         self.out.converted(at, &what);
+        if !strips {
+            let indexes = indexes(&config);
+            let (rules, is_whole) = site.cache_rules(levels, way, &indexes, tried);
+            set_cache_rules(&mut config, rules);
+            if !is_whole {
+                let why = "files of `index` are sent without the fields of the location that they are in";
+                self.out.partial(at, format_args!("{place}: index {}", indexes.join(" ")), why, "");
+            }
+        }
         let name = index.as_ref().map(|(name, _)| name);
         let plain = match tried {
             Some(tried) => self.tried(site, place, tried, config, strips, name),
@@ -128,10 +138,7 @@ impl<'d> Nginx<'_> {
         way: &LocationKind,
         config: &mut StaticFiles,
     ) {
-        let names: Vec<String> = match config.get("index").and_then(Value::as_array) {
-            Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            None => vec!["index.html".to_owned()],
-        };
+        let names = indexes(config);
         if let Some(first) = names.iter().position(|name| site.takes_index(name, way, is_served_otherwise)) {
             let why = "another location serves the file; folders with it are answered 404";
             let todo = "put an HTTP server in front of the application, and name it for these paths";
@@ -255,9 +262,8 @@ impl<'d> Nginx<'_> {
         for word in words {
             let candidate = match word.as_str() {
                 "$uri/" => "{path}".to_owned(),
-                word => word.replace("$document_uri", "$uri").replace("$uri", "{path}"),
+                word => StaticFiles::below_root(&word.replace("$document_uri", "$uri"), "$uri"),
             };
-            let candidate = candidate.trim_start_matches('/').to_owned();
             let is_folder = !candidate.contains("{path}") && candidate.ends_with('/');
             if candidate.contains('$') || candidate.matches("{path}").count() > 1 || is_folder {
                 let why = format!("`{word}` is not looked for; what comes behind it answers");
@@ -297,13 +303,22 @@ impl<'d> Site<'d> {
             LocationKind::Exact(own) | LocationKind::Prefix(own) => own.as_str(),
             LocationKind::Regex(..) | LocationKind::Named(_) => "/",
         };
+        // Where regexes are not looked at, they take no file of the folder.
+        let own = self.index.of_outer_path(folder);
+        let before_regexes =
+            own.iter().any(|it| it.before_regexes && !matches!(it.way, LocationKind::Exact(_)));
+        let is_outer = |it: &Location<'_>| {
+            self.locations.iter().any(|outer| std::ptr::eq(outer.directive, it.directive))
+        };
         let ending = name.rsplit_once('.').map(|(_, ending)| ending).filter(|ending| *ending != "html");
         self.all_locations().into_iter().filter(|location| is_such(location)).any(|location| {
             match &location.way {
-                LocationKind::Exact(own) => own.rsplit('/').next() == Some(name),
+                LocationKind::Exact(own) => own.starts_with(folder) && own.rsplit('/').next() == Some(name),
                 LocationKind::Prefix(own) => {
-                    own.rsplit('/').next().is_some_and(|last| !last.is_empty() && name.starts_with(last))
+                    let last = own.rsplit('/').next().filter(|last| !last.is_empty());
+                    own.starts_with(folder) && last.is_some_and(|last| name.starts_with(last))
                 }
+                LocationKind::Regex(..) if before_regexes && is_outer(location) => false,
                 LocationKind::Regex(regex, ignores) => {
                     let test = Test::Regex(regex, *ignores);
                     // One that names the ending may be for folders that are not known here.
@@ -335,6 +350,14 @@ fn asks_folders(tried: Option<&Directive>, way: &LocationKind) -> bool {
 
 pub(super) fn closed_route() -> Passed {
     Passed::new(To::Closed, Proxy::default())
+}
+
+/// The files that are looked for in folders.
+fn indexes(config: &StaticFiles) -> Vec<String> {
+    match config.get("index").and_then(Value::as_array) {
+        Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        None => vec!["index.html".to_owned()],
+    }
 }
 
 /// Leaves these files for folders, which are looked for by no others.

@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::blocks::Directive;
 use super::guard_names::{NOT_CONVERTED, UNREAD, is_guard};
 use super::location::Location;
-use super::login::is_of_refusals;
-use super::{Nginx, innermost, said};
+use super::{Nginx, innermost};
 use crate::cond::Cond;
 use crate::draft::{BasicAuth, Match, Plug, draft};
 use crate::text;
@@ -58,11 +57,6 @@ impl Nginx<'_> {
         }
         self.asks_password(place, levels, &mut made);
         self.asks_server(place, levels, &mut made);
-        if super::first(levels, "auth_request").is_none_or(|path| path == "off") {
-            for page in said(levels, "error_page").into_iter().filter(|it| is_of_refusals(it)) {
-                self.directive_not_converted(place, page);
-            }
-        }
         self.addresses(place, levels, &mut made);
         self.limit_except(place, levels, &mut made);
         self.certificates_asked(place, levels, &mut made);

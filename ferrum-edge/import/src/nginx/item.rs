@@ -1,10 +1,14 @@
 //! Requests of a server and what becomes of them.
 
+use std::rc::Rc;
+
+use serde_json::Value;
+
 use super::blocks::Directive;
 use super::location::Base;
 use super::site::Site;
 use crate::cond::Cond;
-use crate::draft::{Plug, Proxy, Rewrite, StaticFiles, To};
+use crate::draft::{Plug, Proxy, QueryChanges, Rewrite, StaticFiles, To, draft};
 
 /// Requests and what becomes of them; the first item that takes a request has it.
 #[derive(Debug, Clone)]
@@ -32,6 +36,36 @@ impl Item {
             logs: None,
         }
     }
+}
+
+impl Item {
+    /// Has its target asked without the query of the request.
+    pub(super) fn without_query(&mut self) {
+        if !matches!(self.to, To::Upstream { .. } | To::Host { .. }) {
+            return;
+        }
+        let query = draft!(QueryChanges { remove_all: true });
+        match self.plugins.iter_mut().find(|plug| plug.name == "rewrite" && plug.when.is_none()) {
+            Some(plug) => {
+                if let Value::Object(known) = Rc::make_mut(&mut plug.config) {
+                    let has_path = known.contains_key("path") || known.contains_key("regex");
+                    let mut rewrite = if has_path { Rewrite::default() } else { same_path() };
+                    rewrite.query(query);
+                    known.append(&mut rewrite);
+                }
+            }
+            None => {
+                let mut rewrite = same_path();
+                rewrite.query(query);
+                self.plugins.push(Plug::of(rewrite));
+            }
+        }
+    }
+}
+
+/// A `rewrite` that leaves the path: without one, the query that headers and logs name would change, too.
+pub(super) fn same_path() -> Rewrite {
+    draft!(Rewrite { path: "${request.path}" })
 }
 
 /// Whether a request's path was rewritten before it is passed on, to which template.

@@ -9,7 +9,6 @@ use super::blocks::Directive;
 use super::cache::CACHE_STATUS;
 use super::login::{answer_variables, passed_on};
 use super::values::is_of_answer;
-use super::zones::ZONE;
 use super::{Nginx, first, said};
 use crate::cond::Cond;
 use crate::draft::{
@@ -141,15 +140,14 @@ impl Nginx<'_> {
             let status_code = status("limit_req_status");
             self.use_zone(limit, &what, name, (burst, status_code));
             for (cond, by) in zone.keys {
-                let mut config = draft!(RateLimiting {
+                let config = draft!(RateLimiting {
                     limits: [draft!(Limit { rate, per, burst: burst + 1 })],
                     headers: "none",
                     status_code,
                     on_missing: on_missing(&by),
                     limit_by: by,
                 });
-                config.insert(ZONE.to_owned(), name.into());
-                made.push(Plug::of(config).when(cond.when()));
+                made.push(Plug { zone: Some(name.into()), ..Plug::of(config).when(cond.when()) });
             }
         }
         for limit in said(levels, "limit_conn") {
@@ -168,14 +166,13 @@ impl Nginx<'_> {
             let name = limit.arguments.first().map_or("", String::as_str);
             self.use_zone(limit, &what, name, (most, refusal));
             for (cond, by) in zone.keys {
-                let mut config = draft!(ConcurrencyLimiting {
+                let config = draft!(ConcurrencyLimiting {
                     max_concurrent: most,
                     status_code: refusal,
                     on_missing: on_missing(&by),
                     limit_by: by,
                 });
-                config.insert(ZONE.to_owned(), name.into());
-                made.push(Plug::of(config).when(cond.when()));
+                made.push(Plug { zone: Some(name.into()), ..Plug::of(config).when(cond.when()) });
             }
         }
     }

@@ -24,17 +24,18 @@ pub(super) fn replaced(regex: &str, to: &str) -> Option<What> {
         };
     let is_plain = |text: &str| text.starts_with('/') && !text.contains(['$', '{', '(', '*']);
     // With `$uri`, any path may fit the regex.
-    let from = if names_group { beginning(regex)? } else { String::new() };
+    let (from, has_slash) = if names_group { beginning(regex)? } else { Default::default() };
+    let to = if has_slash && !to.ends_with('/') { format!("{to}/") } else { to.to_owned() };
     let is_whole = to.is_empty() && from.is_empty();
     // A path begins with one slash.
-    let is_path = is_plain(to)
+    let is_path = is_plain(&to)
         && (from.is_empty() || from.starts_with('/'))
         && (to.ends_with('/') == from.ends_with('/'));
-    (is_whole || is_path).then(|| What::Replace { from, to: to.to_owned() })
+    (is_whole || is_path).then(|| What::Replace { from, to })
 }
 
-/// The text before the only group of a regex that fits whole paths.
-fn beginning(regex: &str) -> Option<String> {
+/// The text before the only group of a regex that fits whole paths, and whether its last slash is the first of the group.
+fn beginning(regex: &str) -> Option<(String, bool)> {
     let mut rest = regex.strip_prefix('^')?;
     let mut made = String::new();
     loop {
@@ -51,13 +52,18 @@ fn beginning(regex: &str) -> Option<String> {
         }
     }
     let group = rest.strip_prefix('(')?;
+    // The slash may be the first of what the group takes.
+    let inner = group.strip_prefix('/').filter(|_| !made.is_empty() && !made.ends_with('/'));
+    let has_slash = inner.is_some();
+    made.push_str(if has_slash { "/" } else { "" });
+    let group = inner.unwrap_or(group);
     let (group, is_whole) = match group.strip_suffix(")$") {
         Some(group) => (group, true),
         None => (group.strip_suffix(')')?, false),
     };
     let is_one = !group.starts_with('?') && !group.contains(['(', ')', '|']);
     // Without an end, only what takes everything takes the whole rest.
-    (is_one && (is_whole || matches!(group, ".*" | ".+"))).then_some(made)
+    (is_one && (is_whole || matches!(group, ".*" | ".+"))).then_some((made, has_slash))
 }
 
 impl<'d> Nginx<'_> {
@@ -149,6 +155,9 @@ mod tests {
             ("^(.*)$", "/v2$1", made("", "/v2")),
             ("^", "/v2$uri", made("", "/v2")),
             ("^/a/(.*)$", "/b?c=$1", Some(What::Path("/b".to_owned()))),
+            ("^/old(/.*)$", "/new$1", made("/old/", "/new/")),
+            ("^/old(/.*)$", "$1", made("/old/", "/")),
+            ("^/old(/.*)$", "/new/$1", made("/old/", "/new/")),
             ("^/old/([0-9]+)", "/new/$1", None),
             ("^/old/(.*)/x$", "/new/$1", None),
             ("/old/(.*)$", "/new/$1", None),

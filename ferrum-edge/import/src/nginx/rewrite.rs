@@ -1,15 +1,17 @@
 //! `return`, `rewrite`, `if` and `set`: what nginx does before it looks who may come in.
 
+use super::Nginx;
 use super::asked::{Test, flagged};
 use super::blocks::Directive;
 use super::guards::other_methods;
 use super::item::{Item, Rewritten, place};
 use super::location::{Location, LocationKind};
+use super::media_types::media_type;
+use super::path_groups::begins_with_slash;
 use super::replaced_path::{Led, replaced};
 use super::site::ScriptPlace;
 use super::values::is_of_answer;
 use super::variable_names::WITH_QUERY;
-use super::{Nginx, first};
 use crate::cond::Cond;
 use crate::draft::{Redirect, To, draft};
 use crate::text;
@@ -104,7 +106,7 @@ impl<'d> Nginx<'_> {
         for (cond, to) in self.returned(&place, directive, levels) {
             let mut item = Item::new(&base.and(cond), to, "return");
             let status = match &item.to {
-                To::Answer(status, ..) => Some(*status),
+                To::Answer(status, ..) | To::Page(status, ..) => Some(*status),
                 To::Redirect(_) => Some(302),
                 _ => None,
             };
@@ -153,9 +155,19 @@ impl<'d> Nginx<'_> {
             return vec![(Cond::Always, To::Closed)];
         };
         let body = text.cloned().unwrap_or_default();
-        let kind = first(levels, "default_type").unwrap_or("text/plain").to_owned();
+        let path = levels.iter().rev().find(|level| level.name == "location");
+        let path = path.and_then(|location| location.arguments.last()).map_or("", String::as_str);
+        let kind = media_type(levels, path).to_owned();
+        if body.contains('$')
+            && let Some(cases) = self.pages(&body)
+        {
+            self.out.converted(answer.at, what);
+            return cases
+                .into_iter()
+                .map(|(cond, body)| (cond, To::Page(status, kind.clone(), body)))
+                .collect();
+        }
         if body.contains('$') {
-            // A template would be needed, which bodies have not.
             self.out.partial(answer.at, what, "variables in a body are sent as they are written", "");
         } else if status == 444 {
             self.out.partial(answer.at, what, "the connection stays open; the answer has the status 444", "");
@@ -163,6 +175,13 @@ impl<'d> Nginx<'_> {
             self.out.converted(answer.at, what);
         }
         vec![(Cond::Always, To::Answer(status, kind, body))]
+    }
+
+    /// A body with variables by cases, as templates; `None` where one of them can't be said here.
+    fn pages(&self, body: &str) -> Option<Vec<(Cond, String)>> {
+        let cases = self.vars_here.texts(body)?;
+        let is_known = |text: &str| !is_of_answer(text) && !text.contains(WITH_QUERY);
+        cases.iter().all(|(_, text)| is_known(text)).then_some(cases)
     }
 
     /// A redirect by cases of its URL. One that can't be said here is closed.
@@ -174,6 +193,10 @@ impl<'d> Nginx<'_> {
         to: &str,
         keeps_query: bool,
     ) -> Vec<(Cond, To)> {
+        let (to, keeps_query) = match self.vars_here.without_query(to).filter(|_| !keeps_query) {
+            Some(start) => (start, true),
+            None => (to, keeps_query),
+        };
         let cases = self.vars_here.texts(to).unwrap_or_else(|| vec![(Cond::Always, String::new())]);
         let is_one = cases.len() == 1;
         let mut made = Vec::with_capacity(cases.len());
@@ -253,28 +276,25 @@ impl<'d> Nginx<'_> {
         }
         let before = self.vars_here.clone();
         self.vars_here.fitted(from);
-        let Some(path) =
-            self.vars_here.template(to.trim_end_matches('?')).filter(|path| path.starts_with('/'))
-        else {
+        // Two slashes are one.
+        let slash = if !to.starts_with('/') && begins_with_slash(to, from) { "/" } else { "" };
+        let path = self.vars_here.template(to.trim_end_matches('?')).map(|path| format!("{slash}{path}"));
+        let Some(path) = path.filter(|path| path.starts_with('/')) else {
             self.vars_here = before;
             self.out.route_closed(directive.at, what, "its new path can't be said here", TODO);
             items.push(Item::new(&taken, To::Closed, "rewrite"));
             return;
         };
-        if to.ends_with('?') {
-            self.out.partial(
-                directive.at,
-                &what,
-                "the query of the request stays",
-                "remove it with `rewrite.query`",
-            );
-        }
         self.vars_here.rewritten(to);
         if flag.is_empty() {
             self.set_behind(levels, directive);
         }
         let rewriting = Rewriting { from: (from, ignores), path, flag, directive, what: &what };
+        let start = items.len();
         self.rewritten(way.of(&taken), rewriting, items);
+        if to.ends_with('?') {
+            items.iter_mut().skip(start).for_each(Item::without_query);
+        }
         self.vars_here = before;
     }
 

@@ -7,13 +7,16 @@ use serde_json::{Map, Value};
 use super::Nginx;
 use super::blocks::{Directive, HANDLERS};
 use super::file_conditions::{PATH_REST, PATH_REST_REGEX};
-use super::item::{Item, Passed, Rewritten, place};
+use super::item::{Item, Passed, Rewritten, place, same_path};
 use super::location::{Base, LocationKind, Turn, label};
 use super::missing_slash::beside_folder;
+use super::path_groups::begins_with_slash;
 use super::response_rewrites::PassedTo;
 use super::site::{ScriptPlace, Site};
+use super::values::is_of_answer;
+use super::variable_names::WITH_QUERY;
 use crate::cond::Cond;
-use crate::draft::{Plug, Proxy, Redirect, Replaced, Rewrite, Route, To, draft};
+use crate::draft::{Plug, Proxy, QueryChanges, Redirect, Replaced, Rewrite, Route, To, draft};
 use crate::text;
 
 /// The setting for `client_max_body_size`.
@@ -167,10 +170,12 @@ impl<'d> Nginx<'_> {
             let is_application = item.settings.contains_key("backend_protocol");
             item.plugins.clone_from(&guards.plugins);
             item.plugins.extend(self.switches.clone());
+            // Another location has its own pages among its plugins.
+            let pages = pages.clone().filter(|_| passed.plugins.is_none());
             item.plugins.extend(passed.plugins.unwrap_or_else(|| plugins.clone()));
             // Plugins see responses in the reverse of their order.
             item.plugins.extend(passed.answers);
-            item.plugins.extend(pages.clone());
+            item.plugins.extend(pages);
             if is_application {
                 // `proxy_set_header` is for targets that speak HTTP.
                 item.plugins.retain(|plug| plug.name != "request_transformer");
@@ -224,13 +229,15 @@ impl<'d> Nginx<'_> {
         // What stands behind the host may be the request's own path as a whole.
         let tail = TAILS.into_iter().find(|tail| url.ends_with(tail)).unwrap_or("");
         let plain = url.strip_suffix(tail).unwrap_or(url);
+        let own_query = self.vars_here.without_query(plain).filter(|_| tail.is_empty());
+        let keeps_query = own_query.is_some() || tail.ends_with("$args") || tail == "$request_uri";
+        let plain = own_query.unwrap_or(plain);
         let tail = url.contains('$').then_some(tail);
         let cases = match plain.contains('$') {
             false => Some(vec![(Cond::Always, plain.to_owned())]),
-            true => self.vars_here.texts(plain),
+            true => self.vars_here.texts(&with_slash(plain, way)),
         };
-        let is_fixed = |text: &String| !text.contains("${");
-        let Some(cases) = cases.filter(|cases| cases.iter().all(|(_, url)| is_fixed(url))) else {
+        let Some(cases) = cases.filter(|cases| cases.iter().all(|(_, url)| leads_to_one(url))) else {
             let why = "where it passes to is not known beforehand: a variable of the request; it answers 503";
             self.out.not_converted(handler.at, what, why, "name the targets, one proxy for each");
             return closed_route();
@@ -242,7 +249,7 @@ impl<'d> Nginx<'_> {
         let mut made = Vec::new();
         let opens_websockets = super::said(levels, "proxy_set_header").iter().any(is_upgrade);
         for (cond, url) in cases {
-            match self.passed(handler, says_host, &what, &url, Sent { way, rewritten, tail }) {
+            match self.passed(handler, says_host, &what, &url, Sent { way, rewritten, tail, keeps_query }) {
                 Some(mut passed) => {
                     if handler.name == "proxy_pass" {
                         let url = Some(url.as_str()).filter(|_| !plain.contains('$') && tail.is_none());
@@ -317,13 +324,14 @@ impl<'d> Nginx<'_> {
         sent: Sent<'_>,
     ) -> (Proxy, Option<Rewrite>) {
         let mut settings = draft!(Proxy { strip_listen_path: false });
-        let Sent { way, rewritten, tail } = sent;
+        let Sent { way, rewritten, tail, keeps_query } = sent;
         if let Some(tail) = tail.filter(|tail| !tail.is_empty() || !path.is_empty()) {
             // nginx sends what it says as it is.
-            if matches!(tail, "" | "$uri") && !path.contains('?') {
-                self.out.partial(handler.at, what, "the query of the request stays", QUERY);
+            let mut rewrite = as_written(path, tail, rewritten);
+            if !keeps_query {
+                rewrite.get_or_insert_with(same_path).query(draft!(QueryChanges { remove_all: true }));
             }
-            return (settings, as_written(path, tail, rewritten));
+            return (settings, rewrite);
         }
         let own = match way {
             LocationKind::Exact(own) | LocationKind::Prefix(own) => Some(own.as_str()),
@@ -413,9 +421,6 @@ fn is_upgrade(header: &&Directive) -> bool {
 
 /// What may stand behind the host of a `proxy_pass` for the request's path.
 const TAILS: [&str; 3] = ["$request_uri", "$uri$is_args$args", "$uri"];
-/// How a query is left out.
-const QUERY: &str = "remove its parameters with `rewrite.query`";
-
 /// What a target is sent of a request's path.
 #[derive(Clone, Copy)]
 struct Sent<'a> {
@@ -423,17 +428,42 @@ struct Sent<'a> {
     rewritten: &'a Rewritten,
     /// Of a `proxy_pass` with variables, which of [`TAILS`] it ends with, or nothing.
     tail: Option<&'a str>,
+    /// Whether it ends with the query of the request.
+    keeps_query: bool,
+}
+
+/// The URL of a `proxy_pass` with a slash before a group of the location's regex that begins with one: two are one.
+fn with_slash(url: &str, way: &LocationKind) -> String {
+    let LocationKind::Regex(regex, _) = way else { return url.to_owned() };
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('$')?))) {
+        Some((scheme, (host, path)))
+            if !host.contains('/') && begins_with_slash(&format!("${path}"), regex) =>
+        {
+            format!("{scheme}://{host}/${path}")
+        }
+        _ => url.to_owned(),
+    }
+}
+
+/// Whether a URL, as a template, has the same host and port for all requests, and a path that a request has before it is sent.
+fn leads_to_one(url: &str) -> bool {
+    let Some((start, templates)) = url.split_once("${") else { return true };
+    let is_in_path = start.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    let has_target = templates.contains("request.target");
+    is_in_path && !has_target && !is_of_answer(url) && !url.contains(WITH_QUERY)
 }
 
 /// The `rewrite` for a `proxy_pass` with variables: its own path, and the request's as far as it names that.
 fn as_written(path: &str, tail: &str, rewritten: &Rewritten) -> Option<Rewrite> {
-    let path = path.replace("$", "$$");
+    let has_template = path.contains("${");
+    let path = if has_template { path.to_owned() } else { path.replace('$', "$$") };
     match (tail, rewritten) {
         ("", _) => Some(draft!(Rewrite { path })),
         ("$uri" | "$uri$is_args$args", Rewritten::Break(new) | Rewritten::Last(new)) => {
             Some(draft!(Rewrite { path: format!("{path}{new}") }))
         }
         _ if path.is_empty() => None,
+        _ if has_template => Some(draft!(Rewrite { path: format!("{path}${{request.path}}") })),
         _ => {
             let whole = draft!(Replaced { from: "^(.*)$", to: format!("{path}${{1}}") });
             Some(draft!(Rewrite { regex: [whole] }))

@@ -86,18 +86,19 @@ impl Test<'_> {
     }
 
     fn method(&self) -> Option<Cond> {
-        const METHODS: [&str; 9] =
-            ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
         match self {
             Self::Same(method, _) if !method.is_empty() => Some(Cond::methods(&[method])),
             Self::Regex(regex, _) => {
-                let names = spelled(regex);
-                let fits: Vec<&str> = METHODS.into_iter().filter(|method| self.fits(method)).collect();
-                // Only where no other method fits either: the regex spells them out.
-                let names = names?;
-                let same =
-                    names.len() == fits.len() && fits.iter().all(|fit| names.iter().any(|name| name == fit));
-                (same && !fits.is_empty()).then(|| Cond::methods(&fits))
+                // Only where no other method fits: the regex spells them out. Those of requests are in capitals.
+                let names: Vec<String> =
+                    spelled(regex)?.iter().map(|name| name.to_ascii_uppercase()).collect();
+                let fits: Vec<&str> =
+                    names.iter().map(String::as_str).filter(|name| self.fits(name)).collect();
+                let is_method = |name: &&str| {
+                    !name.is_empty()
+                        && name.bytes().all(|b| b.is_ascii_uppercase() || matches!(b, b'-' | b'_'))
+                };
+                (fits.iter().all(is_method) && !fits.is_empty()).then(|| Cond::methods(&fits))
             }
             _ => None,
         }

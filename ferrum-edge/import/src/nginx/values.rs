@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::asked::Test;
 use super::blocks::Directive;
-use super::variable_names::{WITH_QUERY, ours};
+use super::variable_names::{ValuePiece, WITH_QUERY, names, ours, pieces};
 use crate::changed::What;
 use crate::cond::Cond;
 use crate::text;
@@ -148,9 +148,6 @@ impl Variables {
             "args" | "query_string" | "is_args" => query.is_some(),
             name => query.is_some() && name.starts_with("arg_"),
         };
-        let names = |text: &str, is: &dyn Fn(&str) -> bool| {
-            pieces(text).iter().any(|piece| matches!(piece, ValuePiece::Variable(name) if is(name)))
-        };
         let is_gone = |name: &str| is_new(name) || is_group(name) || self.groups.contains_key(name);
         let concerns = |cond: &Cond| {
             let Cond::Is(cond) = cond else { return false };
@@ -220,8 +217,9 @@ impl Variables {
                             None => Test::Regex(regex, false),
                         };
                         // Groups of this regex have no counterpart.
-                        let names_groups = text::has_groups(regex)
-                            && pieces(&value).iter().any(|piece| matches!(piece, ValuePiece::Variable(_)));
+                        let named = text::named_groups(regex);
+                        let is_own = |name: &str| is_group(name) || named.iter().any(|own| own == name);
+                        let names_groups = text::has_groups(regex) && names(&value, &is_own);
                         regexes.push((self.holds(source, &test, 0).filter(|_| !names_groups)?, value));
                     } else if is_wild {
                         let names = match key.strip_prefix('.') {
@@ -461,39 +459,4 @@ fn lone(text: &str) -> Option<&str> {
     let name = text.strip_prefix('$')?;
     let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
     (!name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')).then_some(name)
-}
-
-/// A piece of a text.
-pub(super) enum ValuePiece<'t> {
-    Text(&'t str),
-    Variable(&'t str),
-}
-
-/// A text cut at its variables.
-pub(super) fn pieces(text: &str) -> Vec<ValuePiece<'_>> {
-    let mut made = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        let (before, after) = rest.split_at(at);
-        if !before.is_empty() {
-            made.push(ValuePiece::Text(before));
-        }
-        let after = after.get(1..).unwrap_or_default();
-        let braced = after.strip_prefix('{').and_then(|inner| inner.split_once('}'));
-        let (name, tail) = match braced {
-            Some(pair) => pair,
-            None => {
-                // A group of a regex has one digit.
-                let group = after.bytes().next().is_some_and(|b| b.is_ascii_digit());
-                let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
-                after.split_at(if group { 1 } else { end })
-            }
-        };
-        made.push(ValuePiece::Variable(name));
-        rest = tail;
-    }
-    if !rest.is_empty() || made.is_empty() {
-        made.push(ValuePiece::Text(rest));
-    }
-    made
 }

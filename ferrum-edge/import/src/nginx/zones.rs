@@ -1,21 +1,18 @@
 //! Zones of `limit_req` and `limit_conn`: all places that limit by one share its counters.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::draft::{Import, PluginRef, draft};
 
-/// What names the zone in the settings of a plugin, until [`share`] takes it away.
-pub(super) const ZONE: &str = "__zone";
-
 /// Makes one plugin config of those that limit alike by one zone.
 pub(super) fn share(out: &mut Import) {
-    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut groups: Vec<(Arc<str>, Vec<usize>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
-    for (n, made) in out.plugin_configs.iter_mut().enumerate() {
-        let zone = made["config"].as_object_mut().and_then(|config| config.shift_remove(ZONE));
-        let Some(Value::String(zone)) = zone else { continue };
+    for (n, zone) in std::mem::take(&mut out.zones) {
+        let Some(made) = out.plugin_configs.get(n) else { continue };
         let key = format!("{zone:?} {} {} {}", made["plugin_name"], made["config"], made["when"]);
         let at = *places.entry(key).or_insert(groups.len());
         match groups.get_mut(at) {

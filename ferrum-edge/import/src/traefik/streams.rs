@@ -42,6 +42,18 @@ impl Traefik<'_> {
                     self.out.route_closed(router.at, what, why, "write it as a stream proxy");
                     continue;
                 };
+                // A port of the gateway serves HTTP or streams.
+                let is_of_http = |name: &&String| self.entry(name).is_some_and(|it| it.port.is_some());
+                if kind == "tcp" && points.iter().any(|name| is_of_http(&name)) {
+                    let why = "HTTP is served at the same entry point; here a port has one of them";
+                    self.out.route_closed(
+                        router.at,
+                        what,
+                        why,
+                        "write it as a stream proxy with another port",
+                    );
+                    continue;
+                }
                 let upstream = self.out.id("upstream", &format!("{kind}-{service}"));
                 self.out.upstreams.push(draft!(Upstream { id: &upstream, targets }).into());
                 let passthrough = switched(router.path(&["tls", "passthrough"])).is_some();

@@ -1,5 +1,7 @@
 //! Rules and files that nobody would write.
 
+use serde_json::Value;
+
 use super::rule;
 use crate::draft::answers_itself;
 use crate::{Failure, Format, Import, NoFiles, Options};
@@ -179,7 +181,7 @@ fn prefixes_and_methods_as_traefik_has_them() {
          middlewares:\n    p: {stripPrefix: {prefixes: [/v1/, /v2]}}\n    m: {redirectScheme: {scheme: https, permanent: true}}\n",
     )
     .expect("an import");
-    let of = |plugin: &str| -> Vec<&serde_json::Value> {
+    let of = |plugin: &str| -> Vec<&Value> {
         made.plugin_configs.iter().filter(|it| it["plugin_name"] == plugin).collect()
     };
     let regexes = &of("rewrite")[0]["config"]["regex"];
@@ -393,4 +395,31 @@ fn too_many_entry_points_and_plugins_are_refused() {
     let names = "m, ".repeat(100_002);
     let error = import(&format!("{routers}, middlewares: [{names}]}}}}}}")).err().map(|it| it.to_string());
     assert!(error.as_deref().is_some_and(|it| it.contains("more than 100000 plugins")), "{error:?}");
+}
+
+/// A port of the gateway serves HTTP or streams: a router of TCP beside one of HTTP is named, and left out.
+#[test]
+fn streams_at_an_entry_point_of_http() {
+    let text = "
+entryPoints: {websecure: {address: ':443'}, db: {address: ':5432'}, dns: {address: ':53/udp'}}
+http:
+  routers: {app: {rule: 'Host(`app.test`)', entryPoints: [websecure], service: app, tls: {}}}
+  services: {app: {loadBalancer: {servers: [{url: 'http://10.0.0.1:80'}]}}}
+tcp:
+  routers:
+    shared: {rule: 'HostSNI(`db.test`)', entryPoints: [websecure], service: db, tls: {passthrough: true}}
+    own: {rule: 'HostSNI(`db.test`)', entryPoints: [db], service: db, tls: {passthrough: true}}
+  services: {db: {loadBalancer: {servers: [{address: '10.0.0.2:5432'}]}}}
+";
+    let made = import(text).expect("an import");
+    let ports: Vec<&Value> =
+        made.proxies.iter().map(|it| &it["listen_port"]).filter(|it| !it.is_null()).collect();
+    assert_eq!(ports, [&Value::from(5432)]);
+    let closed: Vec<String> = made
+        .report
+        .losses()
+        .map(ToString::to_string)
+        .filter(|it| it.contains("a port has one of them"))
+        .collect();
+    assert!(closed.len() == 1 && closed[0].contains("tcp router shared"), "{closed:#?}");
 }

@@ -104,3 +104,32 @@ async fn requests_are_answered_while_the_file_exists() {
     }
     Trial::refused(PLUGINS, "request_termination", &json!({ "trigger": { "file": "maintenance" } }));
 }
+
+/// A body is sent as it is written, or as a template whose values are escaped for its media type.
+#[tokio::test]
+async fn bodies_as_they_are_and_as_templates() {
+    let path = "/a%3Cb?q=%3Cb%3E%26";
+    let body = "${request.query.q} $$ ${request.header.x-a:-none}";
+    for (kind, template, expected) in [
+        ("text/plain", false, body),
+        ("text/plain", true, "<b>& $ none"),
+        ("text/html; charset=utf-8", true, "&lt;b&gt;&amp; $ none"),
+        ("application/json", true, "\\u003cb>& $ none"),
+    ] {
+        let config = json!({ "status_code": 200, "content_type": kind, "body": body, "template": template });
+        let trial = Trial::new(PLUGINS, "request_termination", config);
+        assert_eq!(trial.get(path, &[]).await.text(), expected, "{kind} {template}");
+    }
+    for config in [json!({ "template": true }), json!({ "body": "${response.status}", "template": true })] {
+        Trial::refused(PLUGINS, "request_termination", &config);
+    }
+}
+
+/// Without content there is no media type, so that another one is not beside it.
+#[tokio::test]
+async fn an_answer_without_content_has_no_media_type() {
+    for (status, kind) in [(200, "application/json"), (204, ""), (304, "")] {
+        let trial = Trial::new(PLUGINS, "request_termination", json!({ "status_code": status, "body": "" }));
+        assert_eq!(trial.get("/", &[]).await.field("content-type"), kind, "{status}");
+    }
+}

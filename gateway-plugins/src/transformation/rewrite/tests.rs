@@ -27,7 +27,9 @@ async fn paths_are_made_anew() {
         {"from": "^/users/(?<id>[0-9]+)$", "to": "/people/${id}"},
         {"from": "/old/", "to": "/new/"},
     ]});
+    let all = json!({"regex": [{"from": "/([a-z]+)-", "to": "/${1}_", "all": true}]});
     for (config, path, expected) in [
+        (&all, "/ab-c/de-f?g=/h-", "/ab_c/de_f?g=/h-"),
         (&prefix, "/api", "/v2"),
         (&prefix, "/api/x?q=1", "/v2/x?q=1"),
         (&prefix, "/apiary", "/apiary"),
@@ -48,6 +50,12 @@ async fn paths_are_made_anew() {
 async fn queries_are_changed_and_the_rest_stays() {
     for (query, path, expected) in [
         (json!({"remove": ["b"]}), "/p?a=%41&b=1&%62=2&c", "/p?a=%41&c"),
+        (json!({"remove_all": true}), "/p?a=1&b", "/p"),
+        (
+            json!({"remove_all": true, "add": [{"name": "c", "value": "${request.query.a}"}]}),
+            "/p?a=1&b",
+            "/p?c=1",
+        ),
         (json!({"remove": ["a b"]}), "/p?a+b=1&a%20b=2", "/p"),
         (
             json!({"set": [{"name": "a", "value": "x&y=${request.query.a}"}]}),

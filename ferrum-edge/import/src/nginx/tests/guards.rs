@@ -237,7 +237,6 @@ fn places_share_the_counters_of_a_zone() {
         import(&text, &crate::NoFiles).expect("an import")
     };
     let same = of("burst=2 nodelay");
-    assert!(!same.document().to_string().contains("__zone"));
     for name in ["rate_limiting", "concurrency_limiting"] {
         let configs = plugins(&same, name);
         assert_eq!(configs.len(), 1, "{:#}", same.document());

@@ -78,7 +78,7 @@ impl Traefik<'_> {
         let Some((from, to)) = pair.filter(|(regex, _)| text::is_regex(regex)) else {
             return self.no_regex(what, settings, made);
         };
-        let rule = draft!(Replaced { from, to: groups(to) });
+        let rule = draft!(Replaced { from, to: groups(to), all: true });
         made.plugins.push(Plug::of(draft!(Rewrite { regex: [rule] })));
         self.out.converted(settings.at, what);
     }

@@ -1,4 +1,4 @@
-//! A page: text with values in it, each escaped for the page's type.
+//! A page: text with values of a request in it, each escaped for the page's type.
 
 use gateway_core::config::problem::Problems;
 use gateway_core::template::Render;
@@ -29,7 +29,13 @@ enum Escape {
 
 impl Page {
     /// Reads a page of a media type. A page may have lines and be longer than other templates; a value is one.
-    pub(super) fn read(at: &str, text: &str, essence: &str, problems: &mut Problems) -> Option<Self> {
+    pub(super) fn read(
+        at: &str,
+        text: &str,
+        essence: &str,
+        moment: Moment,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         if text.len() > MAX_PAGE {
             problems.add(at, format!("this has {} bytes; a page may have {MAX_PAGE}", text.len()));
             return None;
@@ -54,7 +60,7 @@ impl Page {
                 rest = after;
                 continue;
             };
-            let value = parse::template(at, &format!("${{{inside}}}"), Moment::Response, problems)?;
+            let value = parse::template(at, &format!("${{{inside}}}"), moment, problems)?;
             parts.push(PagePart::Text(std::mem::take(&mut literal)));
             parts.push(PagePart::Value(value));
             rest = after;
@@ -64,13 +70,17 @@ impl Page {
         Some(Self { parts, escape })
     }
 
-    /// The names of the route's path that values are made of.
-    pub(super) fn captures(&self) -> impl Iterator<Item = &str> {
-        let values = self.parts.iter().filter_map(|part| match part {
+    /// The values in it.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Template> {
+        self.parts.iter().filter_map(|part| match part {
             PagePart::Value(value) => Some(value),
             PagePart::Text(_) => None,
-        });
-        values.flat_map(Template::captures)
+        })
+    }
+
+    /// The names of the route's path that values are made of.
+    pub(super) fn captures(&self) -> impl Iterator<Item = &str> {
+        self.values().flat_map(Template::captures)
     }
 
     /// The page for a response. A value that can't be written is left out.
