@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::config::model::{Timeouts, Traffic};
 use crate::http::reply::Cause;
+use crate::http::upstream::PreventableError;
 use crate::reason::{self, DecidingSetting, LimitValue};
 use crate::snapshot::ProxyState;
-use crate::upstream::PreventableError;
 
 /// Facts about an exchange that ended for a cause.
 #[derive(Debug, Clone, Copy)]
