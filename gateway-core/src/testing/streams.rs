@@ -13,7 +13,7 @@ use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::snapshot::Route;
 use crate::stream::between::Monitor;
 use crate::stream::flow::Flow;
-use crate::stream::pipeline::{self, Carrier, Opener};
+use crate::stream::pipeline::{self, Carrier, OpenFailure, Opener};
 use crate::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay};
 use crate::stream::session::Session;
 
@@ -93,8 +93,8 @@ impl Opener for Pipes {
         _route: &Route,
         _target: &Target,
         _session: &Session,
-    ) -> Result<DuplexStream, Cause> {
-        locked(&self.0).take().ok_or(Cause::ConnectFailed)
+    ) -> Result<DuplexStream, OpenFailure> {
+        locked(&self.0).take().ok_or_else(|| Cause::ConnectFailed.into())
     }
 }
 
