@@ -28,6 +28,7 @@ use crate::engine::clock::Clock;
 pub use crate::engine::error::{ReloadError, StartError};
 pub use crate::engine::listeners::Addresses;
 use crate::engine::listeners::{Listeners, Ports, StreamPorts};
+use crate::engine::target_sockets;
 use crate::engine::tls::{AdminTls, Frontend};
 use crate::engine::unix_socket::SocketFile;
 use crate::engine::{self, Engine};
@@ -73,6 +74,7 @@ impl Gateway {
         let empty = Snapshot::empty(model.settings.clone());
         let compiled = compiler.compile(&model, &empty, tokio::time::Instant::now());
         compiled.reject_mistakes().map_err(StartError::Mistakes)?;
+        target_sockets::check(&compiled.put, None)?;
         let control = Control::new().map_err(StartError::Thread)?;
         Self::launch(compiler, compiled, control, Ports::Possible, inherited)
     }
@@ -88,7 +90,9 @@ impl Gateway {
         let workers = worker_count(&settings);
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
-        engine::congestion_is_known(&compiled.put)?;
+        if ports != Ports::Closed {
+            target_sockets::report(&compiled.put, None);
+        }
         let listeners = Listeners::bind(&settings, &frontend, workers, &mut inherited)?;
         let world = compiler.registry().world();
         let sinks = Sinks::build(&settings.log_sinks, world).map_err(StartError::LogSinks)?;

@@ -6,17 +6,19 @@ pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod listeners;
 pub(crate) mod port_holder;
+pub(crate) mod target_sockets;
 pub(crate) mod tasks;
 pub(crate) mod tls;
 pub(crate) mod unix_socket;
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gateway_core::config::changes::Changes;
-use gateway_core::config::model::{Model, Settings};
+use gateway_core::config::model::{Id, Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::limit::Busyness;
 use gateway_core::metrics::MetricVisitor;
@@ -207,7 +209,7 @@ impl Engine {
             Ports::Available => compiled.reject_mistakes().map_err(StartError::Mistakes),
             Ports::Possible | Ports::Closed => Ok(()),
         };
-        if let Err(error) = mistakes.and_then(|()| congestion_is_known(&compiled.put)) {
+        if let Err(error) = mistakes.and_then(|()| self.check_sockets(&compiled, ports)) {
             compiler.discard(compiled);
             return Err(error);
         }
@@ -216,6 +218,21 @@ impl Engine {
         drop(compiler);
         self.tasks.connect(&world, staged.compiled.snapshot.settings.redis.as_ref());
         Ok(staged)
+    }
+
+    /// Rejects socket settings that this machine can't apply, or logs them where others' changes are followed. A gateway without
+    /// traffic connects to no target.
+    fn check_sockets(&self, compiled: &Compiled, ports: Ports) -> Result<(), StartError> {
+        if self.streams.are_closed() {
+            return Ok(());
+        }
+        let (put, previous) = (&compiled.put, self.snapshot());
+        match ports {
+            Ports::Available => return target_sockets::check(put, Some(&*previous)),
+            Ports::Possible => target_sockets::report(put, Some(&*previous)),
+            Ports::Closed => {}
+        }
+        Ok(())
     }
 
     fn bind(&self, compiler: &mut Compiler, compiled: Compiled, ports: Ports) -> Result<Staged, StartError> {
@@ -237,6 +254,17 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// Proxies that answer nothing, or not on their ports, and why.
+    pub(crate) fn closed_proxies(&self) -> BTreeMap<Id, String> {
+        let snapshot = self.snapshot();
+        let quarantined = snapshot.quarantined.iter();
+        let quarantined =
+            quarantined.filter_map(|(id, route)| Some((id.clone(), route.quarantine.as_ref()?.to_string())));
+        let mut closed = self.streams.failed();
+        closed.extend(quarantined);
+        closed
     }
 
     /// Opens ports that could not be opened before, where that is possible now.
@@ -424,21 +452,6 @@ impl Engine {
 
 /// What a reload puts in the place of what is there.
 type Prepared = (Vec<Arc<Sink>>, Option<Pushes>);
-
-/// Rejects proxies whose socket settings this machine can't apply.
-pub(crate) fn congestion_is_known(routes: &[Arc<Route>]) -> Result<(), StartError> {
-    for proxy in routes.iter().map(|route| &route.proxy) {
-        if let Some(congestion) = &proxy.backend.pool.congestion {
-            listeners::known(congestion, &format!("proxy `{}`: backend_congestion_control", proxy.id))?;
-        }
-        if let Some(sockets) = proxy.backend.sockets() {
-            gateway_protocols::outgoing::supports(sockets).map_err(|(setting, source)| {
-                StartError::Sockets { proxy: proxy.id.to_string(), setting, source }
-            })?;
-        }
-    }
-    Ok(())
-}
 
 /// Starts the tasks of the first plugins, connected to what they share.
 pub(crate) fn first_tasks(

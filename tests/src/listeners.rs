@@ -80,3 +80,31 @@ async fn proxies_are_served_on_the_ports_and_addresses_that_they_name() {
         );
     }
 }
+
+/// A load balancer forwards its own port, and with it what its clients choose.
+#[tokio::test]
+async fn a_proxy_header_does_not_change_the_port_that_proxies_are_chosen_by() {
+    let (one, two) = (Standing::start("one").await, Standing::start("two").await);
+    let (first, second) = (free(), free());
+    let spec = format!(
+        "proxies:\n\
+         \x20 - {{id: one, matches: [{{path: /, ports: [{first}]}}], {}}}\n\
+         \x20 - {{id: two, matches: [{{path: /, ports: [{second}]}}], {}}}\n",
+        one.backend(),
+        two.backend()
+    );
+    let settings = format!(
+        "  accept_proxy_protocol: true\n  trusted_proxies: [127.0.0.0/8]\n  \
+         additional_http: ['127.0.0.3:{first}', '127.0.0.3:{second}']"
+    );
+    let edge = Edge::start_with(&settings, &spec);
+    for (port, said, name) in [(first, second, "one"), (first, 443, "one"), (second, first, "two")] {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 3], port));
+        let mut talker = Talker::new(Wire::new(connect(address, None).await));
+        let head =
+            format!("PROXY TCP4 192.0.2.7 198.51.100.9 1111 {said}\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        talker.wire.send(&head).await;
+        let response = talker.response(&Method::GET).await.unwrap();
+        assert_eq!(response.field("x-origin"), name, "{port} {said}");
+    }
+}

@@ -73,6 +73,9 @@ pub enum LinkError {
     /// The call failed.
     #[error("the control plane answers: {0}")]
     Failed(String),
+    /// The connection ended before there was an answer.
+    #[error("the connection to the control plane broke: {0}")]
+    Lost(String),
     /// A message can't be read.
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -86,7 +89,11 @@ impl From<Status> for LinkError {
         match status.code() {
             Code::PermissionDenied | Code::Unauthenticated => Self::Denied(status.message().to_owned()),
             Code::ResourceExhausted => Self::Busy(status.message().to_owned()),
-            _ => Self::Failed(status.to_string()),
+            // Below a status that this side made is what became of the connection.
+            _ => match std::error::Error::source(&status) {
+                Some(source) => Self::Lost(innermost(source)),
+                None => Self::Failed(status.message().to_owned()),
+            },
         }
     }
 }
@@ -153,6 +160,9 @@ impl Link {
                 LinkError::OtherAuthority { address: address.to_owned() }
             }
             Some(cause) if *cause == stream::REVOKED => LinkError::Revoked,
+            Some(rustls::Error::InvalidCertificate(cause)) if is_about_time(cause) => {
+                failed(format!("{cause}; correct the clock of this machine, or that of the control plane"))
+            }
             _ => failed(innermost(&error)),
         })?;
         let client = FleetClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
@@ -208,7 +218,7 @@ impl Link {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(_)) if self.is_revoked.load(Ordering::Relaxed) => Err(LinkError::Revoked),
             Ok(Err(status)) => Err(status.into()),
-            Err(_) => Err(LinkError::Failed("no answer in time".to_owned())),
+            Err(_) => Err(LinkError::Lost("no answer in time".to_owned())),
         }
     }
 }
@@ -221,6 +231,12 @@ fn given(identity: Identity) -> NewIdentity {
 /// Whether the control plane ended the connection because the edge's certificate is revoked.
 fn is_revoked(error: &(dyn std::error::Error + 'static)) -> bool {
     cause_in_tls(error).is_some_and(|cause| *cause == stream::REVOKED)
+}
+
+/// Whether a certificate is not valid yet, or not any more, by the clock of this machine.
+const fn is_about_time(cause: &CertificateError) -> bool {
+    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    matches!(cause, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
 }
 
 /// What TLS says, in whichever layer.
@@ -290,6 +306,27 @@ impl LinkReceiver {
                     return Ok(Some(ToEdge::Transfer(Arc::new(read?))));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_told_as_what_it_is_about() {
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateExpired);
+        let below = io::Error::new(io::ErrorKind::InvalidData, alert);
+        for (status, told) in [
+            (
+                Status::from_error(Box::new(below)),
+                "the connection to the control plane broke: received fatal alert: CertificateExpired",
+            ),
+            (Status::internal("out of order"), "the control plane answers: out of order"),
+            (Status::permission_denied("no"), "the control plane refuses: no"),
+        ] {
+            assert_eq!(LinkError::from(status).to_string(), told);
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct EdgeState {
     pub served: Option<Position>,
     /// What it could not use of that.
     pub findings: Findings,
-    /// What it has refused, and why. It is not sent again to the same version of the edge.
+    /// What it refuses, and why. It is not sent again until the edge is restarted.
     pub parked: Option<(Position, String)>,
     /// When it connected or disconnected, since the control plane's start.
     pub since: Duration,
@@ -131,14 +131,9 @@ impl ControlCore {
         let abilities = self.note_kind(edge, hello.abilities());
         let state = self.edges.entry(edge.clone()).or_default();
         state.session = Some(session);
-        if state.abilities.version != hello.version {
-            // Another version may accept what the one before refused.
-            state.parked = None;
-        }
         state.abilities = abilities;
-        if hello.refused.is_some() {
-            state.parked.clone_from(&hello.refused);
-        }
+        // An edge that was restarted refuses nothing yet: what kept it from serving a configuration may be mended.
+        state.parked = hello.refused;
         state.view = view.clone();
         state.since = now;
         state.served = hello.served;
@@ -177,8 +172,11 @@ impl ControlCore {
                     Verdict::Compiled(findings) => state.findings = findings,
                     Verdict::Served(findings) => {
                         state.findings = findings;
-                        state.served = Some(position.clone());
-                        state.parked = None;
+                        // Said again of the same, it is only about what can't be used of it.
+                        if state.served.as_ref() != Some(&position) {
+                            state.served = Some(position.clone());
+                            state.parked = None;
+                        }
                     }
                     Verdict::Refused(reason) => state.parked = Some((position.clone(), reason)),
                 }
@@ -439,6 +437,44 @@ mod tests {
         assert_eq!(receivers(&core.advance(&views[0], &epoch, 1, documents("{}"), NOW)), [1]);
         assert!(core.advance(&views[0], &epoch, 1, documents("{}"), NOW).is_empty());
         assert!(receivers(&core.begin_epoch(&"f".into(), NOW)).is_empty(), "something is under way");
+    }
+
+    #[test]
+    fn a_refused_configuration_is_sent_again_once_the_edge_is_restarted() {
+        let (mut core, view, epoch): (_, Arc<str>, Arc<str>) =
+            (ControlCore::default(), "eu".into(), "e".into());
+        core.advance(&view, &epoch, 1, documents("{}"), NOW);
+        let edge: Arc<str> = "a".into();
+        let newest = core.view("eu").map(|view| view.position().clone()).unwrap();
+        let refused = Some((newest.clone(), "no room".to_owned()));
+        core.hello(1, &edge, &view, hello("1"), NOW, 0);
+        core.receive(1, ToControl::Verdict(newest, Verdict::Refused("no room".to_owned())), NOW);
+        // The same process over another connection refuses it still; another one, of the same version, has not seen it.
+        for (session, refused, is_sent) in [(2, refused, false), (3, None, true)] {
+            let hello = Hello { refused, ..hello("1") };
+            let sent = core.hello(session, &edge, &view, hello, NOW, 0);
+            assert_eq!(receivers(&sent).contains(&session), is_sent, "connection {session}");
+        }
+    }
+
+    #[test]
+    fn findings_that_are_told_again_change_nothing_else() {
+        let (mut core, view, epoch): (_, Arc<str>, Arc<str>) =
+            (ControlCore::default(), "eu".into(), "e".into());
+        core.advance(&view, &epoch, 1, documents("1"), NOW);
+        let edge: Arc<str> = "a".into();
+        let first = core.view("eu").map(|view| view.position().clone()).unwrap();
+        core.hello(1, &edge, &view, hello("1"), NOW, 0);
+        let served = |count| {
+            ToControl::Verdict(first.clone(), Verdict::Served(Findings { count, ..Findings::default() }))
+        };
+        core.receive(1, served(0), NOW);
+        core.advance(&view, &epoch, 2, documents("2"), NOW);
+        let second = core.view("eu").map(|view| view.position().clone()).unwrap();
+        core.receive(1, ToControl::Verdict(second, Verdict::Refused("why".to_owned())), NOW);
+        assert!(core.receive(1, served(3), NOW).is_empty());
+        let state = &core.edges()["a"];
+        assert_eq!((state.findings.count, state.parked.is_some()), (3, true));
     }
 
     #[test]

@@ -172,6 +172,17 @@ impl EdgeCore {
         effects.push(EdgeEffect::Apply { from, to: configuration });
     }
 
+    /// What can't be used of what is served is something else now.
+    pub fn found(&mut self, findings: Findings) -> Vec<EdgeEffect> {
+        if self.findings == findings {
+            return Vec::new();
+        }
+        self.findings = findings.clone();
+        let position = self.served.as_ref().map(|served| served.position.clone());
+        let verdict = position.map(|position| ToControl::Verdict(position, Verdict::Served(findings)));
+        verdict.into_iter().map(EdgeEffect::Send).collect()
+    }
+
     /// What is being applied is compiled.
     pub fn compiled(&self, findings: Findings) -> Vec<EdgeEffect> {
         let position = self.applying.as_ref().map(|applying| applying.position.clone());

@@ -13,6 +13,24 @@ use crate::engine::error::StartError;
 use crate::engine::listeners::Ports;
 use crate::source::database::{Database, Reconciler};
 
+/// What a process does with its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It carries traffic.
+    Gateway,
+    /// It answers for the database only, for a command.
+    Command,
+    /// Edges carry the traffic.
+    #[cfg(feature = "fleet")]
+    ControlPlane,
+}
+
+impl Role {
+    fn keeps_usage(self) -> bool {
+        matches!(self, Self::Gateway | Self::Command)
+    }
+}
+
 impl Gateway {
     /// Starts serving what a database has. Settings of the gateway as a whole come from `settings`. Returns once every
     /// listener takes connections.
@@ -37,7 +55,7 @@ impl Gateway {
         registry: Registry,
         inherited: Inherited,
     ) -> Result<Self, StartError> {
-        Self::launch_database(settings, database, registry, Ports::Possible, inherited)
+        Self::launch_database(settings, database, registry, Role::Gateway, inherited)
     }
 
     /// As [`Gateway::start_database`], without opening the ports of stream proxies: answers for the database only.
@@ -46,19 +64,30 @@ impl Gateway {
         database: Database,
         registry: Registry,
     ) -> Result<Self, StartError> {
-        Self::launch_database(settings, database, registry, Ports::Closed, Inherited::default())
+        Self::launch_database(settings, database, registry, Role::Command, Inherited::default())
+    }
+
+    /// As [`Gateway::start_closed`], and without a place for the usage of quotas: edges have no database.
+    #[cfg(feature = "fleet")]
+    pub(super) fn start_for_edges(
+        settings: Arc<Settings>,
+        database: Database,
+        registry: Registry,
+    ) -> Result<Self, StartError> {
+        Self::launch_database(settings, database, registry, Role::ControlPlane, Inherited::default())
     }
 
     fn launch_database(
         settings: Arc<Settings>,
         database: Database,
         registry: Registry,
-        ports: Ports,
+        role: Role,
         inherited: Inherited,
     ) -> Result<Self, StartError> {
+        let ports = if role == Role::Gateway { Ports::Possible } else { Ports::Closed };
         let control = Control::new().map_err(StartError::Thread)?;
         let stopped = || StartError::Thread(io::ErrorKind::NotConnected.into());
-        let opening = database.open(settings, registry);
+        let opening = database.open(settings, registry, role.keeps_usage());
         let (opened, loaded) = control.wait(opening).ok_or_else(stopped)??;
         let (compiled, rest) = loaded.split();
         let mut gateway = Self::launch(rest.compiler, compiled, control, ports, inherited)?;

@@ -66,7 +66,7 @@ impl Gateway {
         registry: Registry,
     ) -> Result<Self, StartError> {
         let settings = Self::without_traffic(settings);
-        let mut gateway = Self::start_closed(settings, database, registry.clone())?;
+        let mut gateway = Self::start_for_edges(settings, database, registry.clone())?;
         let stopped = || StartError::Thread(io::ErrorKind::NotConnected.into());
         let engine = gateway.engine.clone();
         let reconciler = gateway.reconciler.clone().ok_or_else(stopped)?;

@@ -191,14 +191,17 @@ fn show(edge: &Value) {
         "" => String::new(),
         version => format!(", version {version}"),
     };
+    let is_connected = edge["connected"].as_bool() == Some(true);
     let served = match &edge["served"]["revision"] {
         Value::Null if text(edge, "standing") == "revoked" => "may still serve what it had".to_owned(),
+        // Each control plane knows only what edges told it.
+        Value::Null if !is_connected => "what it serves is not known here".to_owned(),
         Value::Null => "serves nothing yet".to_owned(),
         revision => format!("serves revision {revision}"),
     };
-    let is_connected = if edge["connected"].as_bool() == Some(true) { "connected" } else { "not connected" };
+    let connection = if is_connected { "connected" } else { "not connected to this control plane" };
     print::line(format_args!(
-        "{} ({}), group {}: {}, {is_connected}, {served}{version}",
+        "{} ({}), group {}: {}, {connection}, {served}{version}",
         text(edge, "name"),
         text(edge, "id"),
         text(edge, "group"),

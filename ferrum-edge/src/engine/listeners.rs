@@ -177,7 +177,8 @@ pub(crate) struct NewPorts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ports {
     /// The configuration as a whole is refused, when the port of a proxy that is put can never be used, as without a certificate.
-    /// So are mistakes in its plugins. A port in use by another program affects its proxy alone, as with [`Ports::Possible`].
+    /// So are mistakes in its plugins, and settings of its sockets that this machine can't apply. A port in use by another program
+    /// affects its proxy alone, as with [`Ports::Possible`].
     Available,
     /// All ports of that proxy which are not open stay closed, and the log and the status say so; they are tried again now and then.
     Possible,
@@ -207,7 +208,7 @@ impl StreamPorts {
         inherited: &mut Inherited,
         ports: Ports,
     ) -> Result<NewPorts, StartError> {
-        if ports == Ports::Closed || self.closed.load(Ordering::Relaxed) {
+        if ports == Ports::Closed || self.are_closed() {
             self.closed.store(true, Ordering::Relaxed);
             return Ok(NewPorts::default());
         }
@@ -267,6 +268,11 @@ impl StreamPorts {
             tracing::info!(%proxy, "the ports of a stream proxy can be opened");
         }
         *known = failed;
+    }
+
+    /// Whether no port is opened at all: see [`Ports::Closed`].
+    pub(super) fn are_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Why proxies have closed ports.

@@ -25,12 +25,12 @@ use crate::store::seal::Keys;
 use crate::store::{FleetChanges, FleetOp, Store, StoreError};
 use members::{MemberChanges, MemberRow, Members};
 
-/// Certificates of an edge that are accepted at a time: the newest, and those that it may still use while it renews.
-const MAX_CERTIFICATES: usize = 4;
 /// Codes that are checked at a time: each takes 19 MiB.
 const MAX_CHECKS: usize = 2;
 /// How long an edge waits until its code is checked, while many enrol.
 const CHECK_WAIT: Duration = Duration::from_secs(10);
+/// How often the same row may be changed by other control planes while it is changed by this one.
+const MAX_COLLISIONS: usize = 5;
 /// Invitations that wait at a time.
 const MAX_INVITATIONS: usize = 1000;
 /// Bytes of a name.
@@ -332,23 +332,29 @@ impl Roster {
         expired.map(|(id, (_, version))| removal(INVITATION, id, *version)).collect()
     }
 
-    /// Changes an edge.
+    /// Changes an edge, also while another control plane changes it: neither change takes the other back.
     ///
     /// # Errors
     /// When there is none, or the database does not answer.
     pub(crate) async fn update(
         &self,
         id: &str,
-        change: impl FnOnce(&mut EdgeRow) -> Result<(), RosterError>,
+        change: impl Fn(&mut EdgeRow) -> Result<(), RosterError>,
     ) -> Result<EdgeRow, RosterError> {
-        self.follow().await?;
-        let found = self.members().edge(id).cloned();
-        let (row, version) = found.ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
-        let mut row = Arc::unwrap_or_clone(row);
-        change(&mut row)?;
-        let op = FleetOp { kind: EDGE, id: id.to_owned(), expected: Some(version), document: document(&row) };
-        self.change(&[op]).await?;
-        Ok(row)
+        for _ in 0..MAX_COLLISIONS {
+            self.follow().await?;
+            let found = self.members().edge(id).cloned();
+            let (row, version) = found.ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
+            let mut row = Arc::unwrap_or_clone(row);
+            change(&mut row)?;
+            let (id, document) = (id.to_owned(), document(&row));
+            match self.change(&[FleetOp { kind: EDGE, id, expected: Some(version), document }]).await {
+                Ok(()) => return Ok(row),
+                Err(RosterError::Changed) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(RosterError::Changed)
     }
 
     /// Changes an edge's name or group.
@@ -393,10 +399,16 @@ impl Roster {
     /// # Errors
     /// When there is none, or the database does not answer.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), RosterError> {
-        self.follow().await?;
-        let version = self.members().edge(id).map(|(_, version)| *version);
-        let version = version.ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
-        self.change(&[removal(EDGE, id, version)]).await
+        for _ in 0..MAX_COLLISIONS {
+            self.follow().await?;
+            let version = self.members().edge(id).map(|(_, version)| *version);
+            let version = version.ok_or_else(|| RosterError::Unknown(id.to_owned()))?;
+            match self.change(&[removal(EDGE, id, version)]).await {
+                Err(RosterError::Changed) => {}
+                changed => return changed,
+            }
+        }
+        Err(RosterError::Changed)
     }
 
     async fn change(&self, ops: &[FleetOp]) -> Result<(), RosterError> {
@@ -462,11 +474,7 @@ impl Roster {
             if row.revoked.is_some() {
                 return Err(RosterError::Revoked(edge.edge.clone()));
             }
-            let time = now();
-            row.certificates.retain(|certificate| certificate.not_after > time);
-            let surplus = (row.certificates.len() + 1).saturating_sub(MAX_CERTIFICATES);
-            row.certificates.drain(..surplus);
-            row.certificates.push(new);
+            row.accept(new.clone(), &edge.serial, now());
             Ok(())
         };
         let row = self.update(&edge.edge, change).await.map_err(|error| failed(&error))?;

@@ -3,6 +3,8 @@
 use gateway_fleet::CodeHash;
 use serde::{Deserialize, Serialize};
 
+/// Certificates of an edge that are accepted at a time: the newest, and those that it may still use while it renews.
+pub(super) const MAX_CERTIFICATES: usize = 4;
 /// The kind of rows of edges.
 pub(super) const EDGE: &str = "edge";
 /// The kind of rows of invitations.
@@ -29,6 +31,20 @@ pub(crate) struct EdgeRow {
     /// Seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) revoked: Option<u64>,
+}
+
+impl EdgeRow {
+    /// Accepts another certificate from this time on. If there are too many, the oldest is accepted no more, but never the one
+    /// `in_use`: an edge that can't keep what it gets asks again and again, and has only that one.
+    pub(super) fn accept(&mut self, new: AcceptedCertificate, in_use: &str, time: u64) {
+        self.certificates.retain(|certificate| certificate.not_after > time);
+        while self.certificates.len() >= MAX_CERTIFICATES {
+            let replaceable = self.certificates.iter().position(|certificate| certificate.serial != in_use);
+            let Some(oldest) = replaceable else { break };
+            self.certificates.remove(oldest);
+        }
+        self.certificates.push(new);
+    }
 }
 
 /// A certificate of an edge.

@@ -85,7 +85,7 @@ pub(crate) async fn open(
     let (objects, unknown) = apply::objects(&configuration.documents);
     let revision = configuration.position.revision;
     let loaded = compile(objects, revision, &documents, settings, &registry).await?;
-    let findings = apply::findings(loaded.catalog(), unknown);
+    let findings = apply::findings(loaded.catalog(), &unknown);
     tracing::info!(
         revision,
         objects = configuration.documents.len(),

@@ -81,7 +81,8 @@ pub(crate) struct OpenedDatabase {
 }
 
 impl Database {
-    /// Opens and reads it. SQLite is created and migrated; a server's schema has to be there.
+    /// Opens and reads it. SQLite is created and migrated; a server's schema has to be there. With `keeps_usage`, traffic quotas can
+    /// store their usage in it.
     ///
     /// # Errors
     /// When it does not answer, and there is no last good configuration.
@@ -89,6 +90,7 @@ impl Database {
         self,
         settings: Arc<Settings>,
         registry: Registry,
+        keeps_usage: bool,
     ) -> Result<(OpenedDatabase, Loaded), LoadError> {
         let store = Store::open(self.location, self.options);
         if store.location().engine() == crate::store::Engine::Sqlite {
@@ -100,8 +102,10 @@ impl Database {
             None => None,
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let usage = DatabaseUsage::open(store.clone(), now).await;
-        registry.world().keep_usage_in(Arc::new(usage));
+        if keeps_usage {
+            let usage = DatabaseUsage::open(store.clone(), now).await;
+            registry.world().keep_usage_in(Arc::new(usage));
+        }
         let loaded = load(&store, &documents, settings, &registry, mirror.as_ref()).await?;
         match (&loaded.stale, &mirror) {
             (Some(cause), _) => tracing::error!(

@@ -189,6 +189,14 @@ pub enum StoreError {
         /// What.
         cause: String,
     },
+    /// This gateway can't serve a revision of the database; what it serves stays, and it tries again.
+    #[error("revision {revision} can't be served: {cause}")]
+    Unserved {
+        /// Which.
+        revision: u64,
+        /// Why.
+        cause: String,
+    },
     /// Anything else the database said.
     #[error("the database at {at} refused: {cause}")]
     Refused {
@@ -231,6 +239,7 @@ impl StoreError {
             Self::Broken => "begin the change anew",
             Self::Unknown { .. } => "look at the revisions before trying again",
             Self::Unreadable { .. } => "correct or remove the row",
+            Self::Unserved { .. } => "correct what it names, here or in the database",
             Self::Refused { .. } => "see what the database's own log says",
         }
     }

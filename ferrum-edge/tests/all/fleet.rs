@@ -3,6 +3,7 @@
 mod bench;
 mod enrolment;
 mod groups;
+mod machines;
 mod own_authority;
 mod place;
 mod serving;

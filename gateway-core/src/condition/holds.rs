@@ -99,7 +99,7 @@ fn part_holds(part: &ConditionPart, facts: Facts<'_>) -> bool {
             host_name(exchange.authority(), |name| hosts.iter().any(|host| host.covers(name)))
         }
         ConditionPart::Encrypted(wanted) => exchange.client.tls.is_some() == *wanted,
-        ConditionPart::Ports(ports) => ports.contains(&exchange.client.local.port()),
+        ConditionPart::Ports(ports) => ports.contains(&exchange.client.port),
         ConditionPart::Addresses(blocks) => {
             let local = canonical(exchange.client.local.ip());
             blocks.iter().any(|block| block.contains(&local))

@@ -1,6 +1,6 @@
 //! The account of one datagram session. Owned, unlike a stream's, since a table holds very many of them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -104,9 +104,9 @@ impl Flow {
         self.session.client_address()
     }
 
-    /// The gateway's end of it.
-    pub fn local(&self) -> SocketAddr {
-        self.session.local()
+    /// The port of the gateway that the client sends to.
+    pub fn port(&self) -> u16 {
+        self.session.port()
     }
 
     /// When it began.

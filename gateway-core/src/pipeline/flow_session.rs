@@ -1,6 +1,6 @@
 //! What is left to remember of a session of datagrams that no plugin looks at while it runs. There may be very many.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -44,8 +44,8 @@ impl FlowSession {
         self.whole.as_ref().map_or(self.ends.client_address, |session| session.client_address)
     }
 
-    pub(super) fn local(&self) -> SocketAddr {
-        self.whole.as_ref().map_or(self.ends.local, |session| session.client.local)
+    pub(super) fn port(&self) -> u16 {
+        self.whole.as_ref().map_or(self.ends.port, |session| session.client.port)
     }
 
     pub(super) fn started(&self) -> Instant {
@@ -55,6 +55,8 @@ impl FlowSession {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
     use crate::http::exchange::{Client, ClientTls};
     use crate::plugin::SeatNumber;

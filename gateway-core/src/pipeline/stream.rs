@@ -1,5 +1,6 @@
 //! The way of every session: chain, balance, open, relay. The twin of `pipeline/http.rs`.
 
+use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -42,7 +43,22 @@ pub trait Opener: Send + Sync + 'static {
         route: &Route,
         target: &Target,
         session: &Session,
-    ) -> impl Future<Output = Result<Self::Target, Cause>> + Send;
+    ) -> impl Future<Output = Result<Self::Target, OpenFailure>> + Send;
+}
+
+/// Why no stream or flow to a target was opened.
+#[derive(Debug)]
+pub struct OpenFailure {
+    /// The row of the reply table that names it.
+    pub cause: Cause,
+    /// For operators; never for the client.
+    pub source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl From<Cause> for OpenFailure {
+    fn from(cause: Cause) -> Self {
+        Self { cause, source: None }
+    }
 }
 
 /// Carries bytes between a client and the target opened for it.
@@ -198,7 +214,7 @@ pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends:
 /// How a session is listed while it is open.
 fn about(protocol: &'static str, route: &ProxyState, session: &Session) -> About {
     let consumer = session.identity.as_ref().map(|identity| identity.name.clone());
-    let (client, port) = (session.client_address, session.client.local.port());
+    let (client, port) = (session.client_address, session.client.port);
     let (proxy, owner) = (route.proxy.id.clone(), route.proxy.owner().cloned());
     About { protocol, proxy, owner, consumer, client, port }
 }
@@ -279,10 +295,11 @@ pub async fn open<'r, O: Opener>(
                 return Ok(OpenedTarget { end, picked, flight: settled.flight });
             }
             // Others took what was left of its connections in the meantime.
-            Err(Cause::NoTarget) if overtaken < MAX_OVERTAKEN => overtaken += 1,
-            Err(Cause::NoTarget) => return Err(failed),
-            Err(cause) => {
-                picked.note_failure(cause.reason(), String::new, now);
+            Err(OpenFailure { cause: Cause::NoTarget, .. }) if overtaken < MAX_OVERTAKEN => overtaken += 1,
+            Err(OpenFailure { cause: Cause::NoTarget, .. }) => return Err(failed),
+            Err(OpenFailure { cause, source }) => {
+                let detail = || source.as_ref().map(ToString::to_string).unwrap_or_default();
+                picked.note_failure(cause.reason(), detail, now);
                 drop(pick.report(AttemptOutcome::ConnectFailed, now));
                 failed = Failed { cause, picked: Some(picked) };
                 tried.push(index);

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::ProxyState;
+use crate::balance::Target;
 use crate::config::index::Index;
 pub use crate::config::model::Transport;
 use crate::config::model::{Id, Starttls, StreamRules, Traffic};
@@ -111,6 +112,18 @@ pub fn target_port(route: &ProxyState, own: u16, listen: u16) -> Option<u16> {
         Some(rules) => own.checked_add(listen.checked_sub(rules.listen_ports.0)?),
         None => Some(own),
     }
+}
+
+/// A session's target as `HOST:PORT`, for records: with the port that it got by `backend_port_mapping`. `listen` is the port that the
+/// client connected to.
+pub fn target_address<'t>(target: &'t Target, route: Option<&ProxyState>, listen: u16) -> Cow<'t, str> {
+    let own = target.rules.port;
+    let port = route.and_then(|route| target_port(route, own, listen));
+    let mapped = port.filter(|port| *port != own).and_then(|port| {
+        let (host, _) = target.authority().rsplit_once(':')?;
+        Some(format!("{host}:{port}"))
+    });
+    mapped.map_or_else(|| Cow::Borrowed(&**target.authority()), Cow::Owned)
 }
 
 impl<R: Deref<Target = ProxyState>> StreamTable<R> {

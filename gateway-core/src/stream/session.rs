@@ -103,6 +103,7 @@ impl Session {
         Ends {
             peer: self.client.peer,
             local: self.client.local,
+            port: self.client.port,
             trusted: self.client.trusted,
             client_address: self.client_address,
             server_name: self.server_name.clone(),
@@ -114,7 +115,8 @@ impl Session {
 
     /// The session that it was; see [`Self::has_only_ends`].
     pub(crate) fn of_ends(ends: &Ends) -> Self {
-        let mut session = Self::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
+        let client = Client::new(ends.peer, ends.local, ends.trusted, None).at_port(ends.port);
+        let mut session = Self::new(Arc::new(client));
         session.client_address = ends.client_address;
         session.server_name.clone_from(&ends.server_name);
         session.identity.clone_from(&ends.identity);
@@ -174,6 +176,7 @@ impl Session {
 pub(crate) struct Ends {
     peer: SocketAddr,
     pub(crate) local: SocketAddr,
+    pub(crate) port: u16,
     trusted: bool,
     pub(crate) client_address: IpAddr,
     server_name: Option<Arc<str>>,

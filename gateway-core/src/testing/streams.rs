@@ -11,7 +11,7 @@ use crate::balance::Target;
 use crate::http::reply::Cause;
 use crate::pipeline::between::Monitor;
 use crate::pipeline::flow::Flow;
-use crate::pipeline::stream::{self, Carrier, Opener};
+use crate::pipeline::stream::{self, Carrier, OpenFailure, Opener};
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::snapshot::Route;
 use crate::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay};
@@ -93,8 +93,8 @@ impl Opener for Pipes {
         _route: &Route,
         _target: &Target,
         _session: &Session,
-    ) -> Result<DuplexStream, Cause> {
-        locked(&self.0).take().ok_or(Cause::ConnectFailed)
+    ) -> Result<DuplexStream, OpenFailure> {
+        locked(&self.0).take().ok_or_else(|| Cause::ConnectFailed.into())
     }
 }
 

@@ -204,7 +204,7 @@ impl KeyBy {
                 headers: Some(&exchange.request.headers),
                 exchange: Some(exchange),
                 proxy: proxy.into(),
-                port: exchange.client.local.port(),
+                port: exchange.client.port,
             },
             hasher,
         )
@@ -224,7 +224,7 @@ impl KeyBy {
                 headers: session.head.as_ref().map(|head| &head.headers),
                 exchange: None,
                 proxy: proxy.into(),
-                port: session.client.local.port(),
+                port: session.client.port,
             },
             hasher,
         )

@@ -111,7 +111,7 @@ impl Plugin for TrafficQuota {
         let shared = config
             .redis
             .take()
-            .map(|redis| Arc::new(SharedAccounts { link: Arc::new(RedisLink::new(&redis, world)) }));
+            .map(|redis| Arc::new(SharedAccounts::new(Arc::new(RedisLink::new(&redis, world)))));
         Ok(Self { terms, count: config.count, key_by, accounts, file, shared, stored })
     }
 
@@ -220,12 +220,12 @@ impl TrafficQuota {
         // Other quotas may know a key that this one does not.
         let reset = self.accounts.reset(asked.key.as_deref(), unix_now());
         if let Some(shared) = &self.shared {
-            shared.forget(&reset);
+            shared.wake();
         }
         if let Some(stored) = &self.stored {
             stored.wake();
         }
-        Ok(json!({ "reset": reset.len() }))
+        Ok(json!({ "reset": reset }))
     }
 
     fn of_session(&self, session: &Session, seat: Seat<'_>) -> Result<Option<Arc<ByteQuota>>, &'static str> {
@@ -274,8 +274,10 @@ impl TrafficQuota {
 fn stored(world: &World, config: &str) -> Result<Arc<StoredAccounts>, Problems> {
     let Some(store) = world.usage_store() else {
         let mut problems = Problems::default();
-        let why = "this gateway does not get its configuration from a database";
-        problems.add("config.database", why).remedy = Some("name a folder with `path` instead".into());
+        // An edge and a gateway with a file have no database; a control plane carries no traffic.
+        let why = "only gateways in database mode store usage in their database";
+        problems.add("config.database", why).remedy =
+            Some("name a folder with `path`, or servers with `redis`, instead".into());
         return Err(problems);
     };
     Ok(world.kept("database", || StoredAccounts::new(store, config)))

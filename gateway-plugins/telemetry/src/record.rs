@@ -14,6 +14,7 @@ use gateway_core::config::model::Traffic;
 use gateway_core::http::exchange::{Client, Exchange, Field};
 use gateway_core::record::{ExchangeRecord, SessionRecord};
 use gateway_core::snapshot::ProxyState;
+use gateway_core::snapshot::streams::target_address;
 use gateway_core::trace::TraceContext;
 use http::{HeaderName, Version};
 
@@ -331,7 +332,8 @@ pub fn session(line: &mut impl FieldVisitor, record: &SessionRecord<'_>, extras:
         proxy(line, route, None);
     }
     if let Some(target) = record.target {
-        line.text("upstream.address", &**target.authority());
+        let address = target_address(target, record.route, record.session.client.port);
+        line.text("upstream.address", &*address);
     }
 }
 

@@ -158,7 +158,7 @@ async fn serve_early(serving: EarlyServing<'_>, arrival: TcpConnection, config: 
         Ok(trusted) => trusted,
         Err(error) => return failed(worker, ends, &error, accepted),
     };
-    let mut client = Client::new(ends.peer, ends.local, ends.trusted, Some(facts));
+    let mut client = ends.client(Some(facts));
     let handshake = early.handshake().clone();
     if is_challenge(early.session()) {
         let mut link = Link::from(early);

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gateway_core::config::model::Settings;
-use gateway_core::http::exchange::Client;
 use gateway_core::pipeline::stream;
 use gateway_core::stream::session::Session;
 use tokio::net::TcpStream;
@@ -37,7 +36,7 @@ impl TcpConnection {
 
 /// Records a connection that never came to a request.
 pub(super) fn refused(worker: &Worker, ends: Addresses, reason: &'static str, accepted: Instant) {
-    let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None));
+    let client = Arc::new(ends.client(None));
     let mut session = Session::new(client);
     session.started = accepted;
     stream::refuse(worker.recorder().as_ref(), "http", session, reason);

@@ -158,7 +158,8 @@ async fn connection(worker: Arc<Worker>, arrival: NewConnection, entry: Arc<Conn
         // Whoever says no more may never have been there.
         Err(_) => return,
     };
-    let Addresses { peer, local, trusted } = ends(quic.remote_address(), quic.local_ip(), port, &settings);
+    let Addresses { peer, local, trusted, .. } =
+        ends(quic.remote_address(), quic.local_ip(), port, &settings);
     let mut facts = facts(&quic);
     // Whether the session was resumed can't be seen here.
     let judged = match worker.shared().client_trust.enter(&mut facts, false, since) {
@@ -214,7 +215,7 @@ async fn connection(worker: Arc<Worker>, arrival: NewConnection, entry: Arc<Conn
 fn refused(worker: &Worker, quic: &quinn::Connection, ends: &Addresses, error: &rustls::Error) {
     tracing::debug!(peer = %ends.peer, %error, "QUIC handshake failed");
     quic.close(Code::NO_ERROR.into(), b"");
-    let session = Session::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
+    let session = Session::new(Arc::new(ends.client(None)));
     stream::refuse(worker.recorder().as_ref(), "http", session, "tls_certificate_error");
 }
 
@@ -228,7 +229,7 @@ fn ends(peer: SocketAddr, local: Option<IpAddr>, port: u16, settings: &Global) -
 fn failed(worker: &Worker, ends: &Addresses, error: &ConnectionError) {
     tracing::debug!(peer = %ends.peer, %error, "QUIC handshake failed");
     let Some(reason) = quic::handshake_failure(error) else { return };
-    let mut session = Session::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
+    let mut session = Session::new(Arc::new(ends.client(None)));
     session.unproven = true;
     stream::refuse(worker.recorder().as_ref(), "http", session, reason);
 }

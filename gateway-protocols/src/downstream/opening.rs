@@ -57,7 +57,7 @@ pub(super) async fn open(
         // What a handshake needs, only those have who do one.
         Some(config) => Box::pin(shake(worker, entry, TcpConnection { tcp, ends }, config, since)).await?,
     };
-    let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, facts));
+    let client = Arc::new(ends.client(facts));
     let version = version(worker, &mut link, &client).await?;
     Some(OpenedConnection { link, client, trusted, version })
 }
@@ -122,7 +122,7 @@ pub(super) async fn refuse_plain(
     entry: &ConnectionControl,
     TcpConnection { tcp, ends }: TcpConnection,
 ) {
-    let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None));
+    let client = Arc::new(ends.client(None));
     let timeout = worker.snapshot().settings.client_timeouts.header;
     h1::refuse_plain(worker, Link::Tcp(tcp), client, entry, timeout).await;
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use bytes::BytesMut;
 use gateway_core::config::model::Settings;
+use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::stream::proxy_protocol::{self, Header, ReceivedExtensions};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -17,6 +18,8 @@ const LOOK: usize = 1 << 10;
 pub(super) struct Addresses {
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
+    /// The port that the gateway listens on; a header does not change it.
+    port: u16,
     /// Whether the peer is a trusted proxy.
     pub(super) trusted: bool,
 }
@@ -24,7 +27,12 @@ pub(super) struct Addresses {
 impl Addresses {
     pub(super) fn new(peer: SocketAddr, local: SocketAddr, settings: &Settings) -> Self {
         let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
-        Self { peer, local, trusted }
+        Self { peer, local, port: local.port(), trusted }
+    }
+
+    /// The client of a connection with these ends.
+    pub(super) fn client(&self, tls: Option<ClientTls>) -> Client {
+        Client::new(self.peer, self.local, self.trusted, tls).at_port(self.port)
     }
 
     /// Reads the header a trusted proxy has to send, and not one byte more. Anybody else's connection is refused: its

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
-use gateway_core::http::exchange::{Client, uuid};
+use gateway_core::http::exchange::uuid;
 use gateway_core::pipeline::revocation::Current;
 use gateway_core::pipeline::stream;
 use gateway_core::snapshot::streams::{Transport, rules};
@@ -59,7 +59,7 @@ pub(super) async fn serve(
     let chosen =
         tokio::time::timeout_at(deadline(timeout), arriving).await.unwrap_or(Err("handshake_timeout"));
     let NewConnection { tcp, ahead, ends, name, told, accepted } = arrival;
-    let client = |tls| Arc::new(Client::new(ends.peer, ends.local, ends.trusted, tls));
+    let client = |tls| Arc::new(ends.client(tls));
     let asked: Option<Arc<str>> = name.map(Arc::from);
     let refuse = |reason| {
         let mut session = Session::new(client(None));

@@ -201,7 +201,7 @@ impl Port {
         let from = peer.ip().to_canonical();
         let snapshot = self.worker.snapshot();
         let trusted = snapshot.settings.trusted_proxies.iter().any(|net| net.contains(&from));
-        let mut seen = Seen::new(Arc::new(Client::new(peer, local, trusted, None)));
+        let mut seen = Seen::new(Arc::new(Client::new(peer, local, trusted, None).at_port(self.number)));
         seen.server_name = client.name.as_deref().map(Arc::from);
         seen.unproven = true;
         seen

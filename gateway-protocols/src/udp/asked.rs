@@ -89,7 +89,7 @@ fn about(session: &Session) -> Option<(About, Instant, Carried)> {
         owner: flow.route().proxy.owner().cloned(),
         consumer: flow.identity().map(|identity| identity.name.clone()),
         client: flow.client_address(),
-        port: flow.local().port(),
+        port: flow.port(),
     };
     Some((about, flow.started(), flow.carried))
 }

@@ -173,8 +173,8 @@ impl Leg {
                 .unwrap_or_default(),
             ..ClientTls::default()
         };
-        let Client { peer, local, trusted, .. } = &*session.client;
-        session.client = Arc::new(Client::new(*peer, *local, *trusted, Some(facts)));
+        let Client { peer, local, port, trusted, .. } = &*session.client;
+        session.client = Arc::new(Client::new(*peer, *local, *trusted, Some(facts)).at_port(*port));
         // Its cookie has shown that it hears the gateway at its address.
         session.unproven = false;
     }

@@ -1,5 +1,6 @@
 //! One datagram session: its two legs, its socket to the target, its account.
 
+use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use gateway_core::config::model::{Scheme, SocketRules};
 use gateway_core::http::reply::Cause;
 use gateway_core::limit::meter::Admitted;
 use gateway_core::pipeline::flow::Flow;
-use gateway_core::pipeline::stream::Opener;
+use gateway_core::pipeline::stream::{OpenFailure, Opener};
 use gateway_core::snapshot::Route;
 use gateway_core::snapshot::streams::{rules, target_port};
 use gateway_core::stream::session::{Direction, Session as Seen};
@@ -355,9 +356,9 @@ impl Opener for OutletOpener {
     type Target = Outlet;
     const CONNECTS: bool = false;
 
-    async fn open(&self, route: &Route, target: &Target, session: &Seen) -> Result<Outlet, Cause> {
+    async fn open(&self, route: &Route, target: &Target, session: &Seen) -> Result<Outlet, OpenFailure> {
         let backend = &route.proxy.backend;
-        let mapped = target_port(route, target.rules.port, session.client.local.port());
+        let mapped = target_port(route, target.rules.port, session.client.port);
         let port = mapped.ok_or(Cause::ConnectFailed)?;
         let place = match target.connection_limit() {
             Some(limit) => Some(limit.try_place(true).ok_or(Cause::NoTarget)?),
@@ -367,7 +368,7 @@ impl Opener for OutletOpener {
             Some(address) => vec![SocketAddr::new(address, port)],
             None => {
                 let found = self.dns.resolve(&target.rules.host, port, backend.dns_ttl()).await;
-                found.map_err(|_| Cause::DnsFailed)?
+                found.map_err(|error| failed(Cause::DnsFailed, error))?
             }
         };
         let sockets = backend.sockets().map(|rules| &**rules);
@@ -377,8 +378,10 @@ impl Opener for OutletOpener {
             Some(rules) if backend.scheme == Scheme::Dtls => {
                 let asked = session.server_name.as_ref().filter(|_| sends_client_name);
                 let host = asked.unwrap_or(&target.rules.host);
-                let verifier = Verifier::target(rules, host).map_err(|_| Cause::TlsFailed)?;
-                let engine = dtls::client(rules, Instant::now()).map_err(|_| Cause::TlsFailed)?;
+                let verifier =
+                    Verifier::target(rules, host).map_err(|error| failed(Cause::TlsFailed, error))?;
+                let engine =
+                    dtls::client(rules, Instant::now()).map_err(|error| failed(Cause::TlsFailed, error))?;
                 let name = server_name(rules, host).ok();
                 let mut leg = Leg::to_target(engine, verifier, Offer::to(name.as_ref()));
                 leg.limit(Instant::now(), route.proxy.timeouts.connect);
@@ -395,9 +398,19 @@ fn connected(
     addresses: &[SocketAddr],
     rules: Option<&SocketRules>,
     client: IpAddr,
-) -> Result<UdpSocket, Cause> {
-    let found = addresses.iter().find_map(|address| outgoing::datagrams(*address, rules, client).ok());
-    found.ok_or(if addresses.is_empty() { Cause::DnsFailed } else { Cause::ConnectFailed })
+) -> Result<UdpSocket, OpenFailure> {
+    let mut last = OpenFailure::from(Cause::DnsFailed);
+    for address in addresses {
+        match outgoing::datagrams(*address, rules, client) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = failed(Cause::ConnectFailed, error),
+        }
+    }
+    Err(last)
+}
+
+fn failed(cause: Cause, error: impl Into<Box<dyn Error + Send + Sync>>) -> OpenFailure {
+    OpenFailure { cause, source: Some(error.into()) }
 }
 
 #[cfg(test)]
@@ -410,7 +423,7 @@ mod tests {
         let (none, some) = (SocketAddr::from(([255; 4], 9)), SocketAddr::from(([127, 0, 0, 1], 9)));
         let connected = |addresses: &[SocketAddr]| connected(addresses, None, [127, 0, 0, 1].into());
         assert_eq!(connected(&[none, some]).unwrap().peer_addr().unwrap(), some);
-        assert_eq!(connected(&[none]).unwrap_err(), Cause::ConnectFailed);
-        assert_eq!(connected(&[]).unwrap_err(), Cause::DnsFailed);
+        assert_eq!(connected(&[none]).unwrap_err().cause, Cause::ConnectFailed);
+        assert_eq!(connected(&[]).unwrap_err().cause, Cause::DnsFailed);
     }
 }

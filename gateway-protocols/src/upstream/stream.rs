@@ -15,7 +15,7 @@ use gateway_core::balance::Target;
 use gateway_core::config::model::{Backend, Timeouts};
 use gateway_core::http::reply::Cause;
 use gateway_core::pipeline::between::Monitor;
-use gateway_core::pipeline::stream::{Carrier, Opener};
+use gateway_core::pipeline::stream::{Carrier, OpenFailure, Opener};
 use gateway_core::snapshot::Route;
 use gateway_core::snapshot::streams::{rules, target_port};
 use gateway_core::stream::proxy_protocol;
@@ -55,9 +55,9 @@ impl Outbound {
 impl Opener for Outbound {
     type Target = Placed;
 
-    async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Placed, Cause> {
+    async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Placed, OpenFailure> {
         let mut to = Destination::of_stream(route, target);
-        let mapped = target_port(route, target.rules.port, session.client.local.port());
+        let mapped = target_port(route, target.rules.port, session.client.port);
         to.port = mapped.ok_or(Cause::ConnectFailed)?;
         to.client = Some(session.client_address);
         if rules(route).is_some_and(|rules| rules.sends_client_name) {
@@ -74,7 +74,7 @@ impl Opener for Outbound {
             Ok(dialled) => Ok(Placed::new(dialled.link, dialled.place)),
             Err(error) => {
                 tracing::debug!(proxy = %route.proxy.id, target = %target.authority(), %error, "no stream to the target");
-                Err(error.cause())
+                Err(OpenFailure { cause: error.cause(), source: Some(Box::new(error)) })
             }
         }
     }

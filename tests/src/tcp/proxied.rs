@@ -4,7 +4,7 @@ use tokio::io::AsyncReadExt;
 
 use super::{edge_with, one};
 use crate::support::edge::Edge;
-use crate::support::stream::{Echo, LOOPBACK, free_port, open, tcp_backend};
+use crate::support::stream::{Echo, LOOPBACK, at, free_port, free_ports, open, tcp_backend};
 use crate::support::wire::{Port, Wire};
 use crate::support::{soon, tls};
 
@@ -199,4 +199,43 @@ async fn a_header_comes_before_tls() {
     let mut far = Wire::new(Box::new(soon(acceptor.accept(tcp)).await.unwrap()));
     client.send("payload").await;
     far.expect("payload").await;
+}
+
+/// A range maps, and limits count, the port that the gateway listens on: what a header says of the proxy's own port is the proxy's
+/// matter, and its clients'.
+#[tokio::test]
+async fn a_header_changes_neither_the_target_of_a_range_nor_the_port_that_is_limited() {
+    let (range, targets) = (free_ports(2), free_ports(2));
+    let origins = [Port::listen_on(at(targets), None).await, Port::listen_on(at(targets + 1), None).await];
+    let spec = format!(
+        "proxies:
+  - {{id: a, listen_port_range: {range}-{}, backend_port_mapping: offset, accept_proxy_protocol: true, {}}}
+plugin_configs:
+  - {{id: l, plugin_name: connection_limit, proxy_id: a, config: {{limit_by: port, max_concurrent: 2}}}}
+",
+        range + 1,
+        tcp_backend(at(targets))
+    );
+    let settings = format!("{LOOPBACK}\n  trusted_proxies: [127.0.0.0/8]");
+    let mut edge = Edge::start_with(&settings, &spec);
+    for (listen, said) in [(1, range), (1, 443), (0, range + 1), (0, range + 500)] {
+        let mut client = open(range + listen).await;
+        client.send(format!("PROXY TCP4 192.0.2.7 198.51.100.9 1111 {said}\r\nhello")).await;
+        Wire::new(origins[usize::from(listen)].accept().await).expect("hello").await;
+        drop(client);
+        let record = edge.session().await;
+        assert_eq!(record.target(), at(targets + listen).to_string(), "{listen} {said}");
+    }
+    let mut open_ones = Vec::new();
+    for said in [1, 2, 3] {
+        let mut client = open(range).await;
+        client.send(format!("PROXY TCP4 192.0.2.7 198.51.100.9 1111 {said}\r\nhello")).await;
+        if said < 3 {
+            let target = Wire::new(origins[0].accept().await);
+            open_ones.push((client, target));
+        } else {
+            let _ended = client.rest().await;
+        }
+    }
+    assert_eq!(edge.session().await.end(), "connection_limit_concurrent");
 }

@@ -177,10 +177,19 @@ async fn a_range_leads_to_the_ports_at_the_same_distance() {
         range + 1,
         tcp_backend(at(targets))
     );
-    let _edge = Edge::start_with(LOOPBACK, &spec);
+    let mut edge = Edge::start_with(LOOPBACK, &spec);
     for (n, origin) in (0_u16..).zip(&origins) {
         let mut client = open(range + n).await;
         client.send("hello").await;
         Wire::new(origin.accept().await).expect("hello").await;
+        drop(client);
+        let record = edge.records.next().await;
+        let target = at(targets + n).to_string();
+        assert_eq!(record.0["upstream.address"], target, "records name the port that the session went to");
     }
+    drop(origins);
+    let _refused = open(range + 1).await;
+    let record = edge.records.next().await;
+    assert_eq!(record.0["session.end"], "connect_failed", "{record:?}");
+    assert_eq!(record.0["upstream.address"], at(targets + 1).to_string());
 }

@@ -121,7 +121,7 @@ impl Findings {
                 "port_closed",
                 &about,
                 text(&proxy["problem"]),
-                "free the port; the gateway tries it again",
+                "remove the cause; the gateway tries the port again",
             );
         }
         let database = &status["database"];
@@ -144,22 +144,46 @@ impl Findings {
             let problems: Vec<_> = each(&object["problems"]).map(text).collect();
             self.error("object_broken", &about, problems.join("; "), "correct the object");
         }
-        self.fleet(&status["fleet"]);
+        self.unsaved(&text(&database["last_good"]["path"]), &database["last_good"]["problem"]);
+        self.fleet(&status["fleet"], &status["proxies"]);
     }
 
-    fn fleet(&mut self, fleet: &Value) {
+    /// Tells of a last good configuration that is older than what is served.
+    fn unsaved(&mut self, path: &str, problem: &Value) {
+        if let Some(problem) = problem.as_str() {
+            let remedy =
+                "free its disk; until it can be written, a restart alone begins with an older configuration";
+            self.error("last_good_unsaved", path, problem.to_owned(), remedy);
+        }
+    }
+
+    fn fleet(&mut self, fleet: &Value, proxies: &Value) {
         if fleet["role"] != "edge" {
             return;
         }
-        let about = format!("edge {}", text(&fleet["name"]));
+        let is_listed = |object: &&Value| {
+            let mut closed = each(&proxies["ports_closed"]).chain(each(&proxies["quarantined"]));
+            object["kind"] == "proxies" && closed.any(|proxy| proxy["id"] == object["id"])
+        };
+        for object in each(&fleet["broken"]).filter(|object| !is_listed(object)) {
+            let about = format!("{}.{}", text(&object["kind"]), text(&object["id"]));
+            self.error(
+                "object_broken",
+                &about,
+                text(&object["reason"]),
+                "correct the object at the control plane",
+            );
+        }
+        self.unsaved("FERRUM_EDGE_STATE", &fleet["last_good_problem"]);
+        // It learns its name from a control plane.
+        let name = fleet["name"].as_str().filter(|name| !name.is_empty());
+        let about = format!("edge {}", name.map_or_else(|| text(&fleet["edge"]), str::to_owned));
         if let Some(why) = fleet["revoked"].as_str() {
             self.error("edge_revoked", &about, why.to_owned(), "enrol it with a new invitation");
         } else if fleet["control_plane"].is_null() {
-            let message = format!(
-                "no control plane since {}: {}",
-                second(&fleet["since"]),
-                or_unknown(text(&fleet["problem"]))
-            );
+            let since =
+                if fleet["since"].is_null() { "its start".to_owned() } else { second(&fleet["since"]) };
+            let message = format!("no control plane since {since}: {}", or_unknown(text(&fleet["problem"])));
             self.error(
                 "control_plane_away",
                 &about,

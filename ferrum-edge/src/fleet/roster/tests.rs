@@ -2,6 +2,7 @@
 
 use gateway_fleet::signing_request;
 
+use super::super::rows::MAX_CERTIFICATES;
 use super::*;
 use crate::store::{Location, Options};
 
@@ -154,4 +155,44 @@ async fn expired_invitations_are_removed_by_the_first_of_two_control_planes() {
         assert!(!roster.members().invitations.contains_key(&id));
     }
     assert_eq!(two.members().invitations.len(), 2);
+}
+
+/// An edge that can't write what it gets, or whose connection breaks before it does, asks again and again.
+#[tokio::test]
+async fn the_certificate_in_use_stays_accepted_however_often_another_is_asked_for() {
+    let database = Database::new("renewals").await;
+    let roster = database.roster(&Authority::generate("test").unwrap()).await;
+    let edge = enrol(&roster).await;
+    let (_, request) = signing_request().unwrap();
+    for attempt in 1..=2 * MAX_CERTIFICATES {
+        roster.reissue(&edge, &request).await.unwrap();
+        assert_eq!(roster.membership_of(&edge.edge, &edge.serial), Membership::Enrolled, "attempt {attempt}");
+        let accepted = roster.edge(&edge.edge).unwrap().certificates.len();
+        assert_eq!(accepted, (attempt + 1).min(MAX_CERTIFICATES));
+    }
+}
+
+/// Nobody has to revoke an edge twice because it renewed its certificate or was renamed at the same moment.
+#[tokio::test]
+async fn changes_of_one_edge_through_two_control_planes_are_all_made() {
+    let database = Database::new("collisions").await;
+    let authority = Authority::generate("test").unwrap();
+    let (one, two) = (database.roster(&authority).await, database.roster(&authority).await);
+    for number in 0..10 {
+        let edge = enrol(&one).await;
+        let (_, request) = signing_request().unwrap();
+        let name = format!("renamed-{number}");
+        let (renamed, revoked, renewed) = tokio::join!(
+            two.rename(&edge.edge, Some(&name), None),
+            one.revoke(&edge.edge),
+            two.reissue(&edge, &request)
+        );
+        renamed.unwrap();
+        revoked.unwrap();
+        // It was renewed before it was revoked, or not at all.
+        drop(renewed);
+        two.follow().await.unwrap();
+        let row = two.edge(&edge.edge).unwrap();
+        assert_eq!((&row.name, row.revoked.is_some(), row.certificates.len()), (&name, true, 0));
+    }
 }

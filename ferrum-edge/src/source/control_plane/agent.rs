@@ -32,6 +32,8 @@ const MIN_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Between two attempts to serve what was refused, and two looks at the certificate.
 const UPKEEP: Duration = Duration::from_secs(30);
+/// Between two looks at what can't be used of what is served, such as ports in use.
+const LOOK: Duration = Duration::from_secs(2);
 /// Results of applying that wait.
 const MAX_RESULTS: usize = 16;
 
@@ -260,7 +262,10 @@ impl Agent {
                 self.exchange(&link, receiver).await
             }
             Err(LinkError::Revoked) => Ended::Revoked(LinkError::Revoked.to_string()),
-            Err(error) => Ended::Lost(Some(error.to_string())),
+            Err(error) => {
+                let ended = enrolment::ended(&self.identity);
+                Ended::Lost(Some(ended.unwrap_or_else(|| error.to_string())))
+            }
         };
         self.next = self.next.wrapping_add(1);
         let problem = match &ended {
@@ -295,6 +300,8 @@ impl Agent {
         let _forwarding = Forwarding(tokio::spawn(forward(receiver, forwarded)).abort_handle());
         let mut upkeep = interval(UPKEEP);
         upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 message = messages.recv() => {
@@ -310,6 +317,7 @@ impl Agent {
                     }
                 }
                 step = self.results.1.recv() => self.step(step),
+                _ = looks.tick() => self.look(),
                 _ = upkeep.tick() => {
                     self.renew(link).await;
                     let effects = self.core.retry();
@@ -319,16 +327,21 @@ impl Agent {
         }
     }
 
+    /// Tells of what can't be used any more, or can again, of what is served.
+    fn look(&mut self) {
+        // While something is applied, its verdict tells.
+        let found = self.applier.as_ref().and_then(|applier| Some(applier.try_lock().ok()?.findings()));
+        if let Some(findings) = found {
+            let effects = self.core.found(findings);
+            self.obey(effects);
+        }
+    }
+
     async fn renew(&mut self, link: &Link) {
         if !enrolment::certificate(&self.identity).is_ok_and(|certificate| enrolment::is_due(&certificate)) {
             return;
         }
-        let renewed = enrolment::renewed(link, &self.identity).await;
-        let kept = renewed.and_then(|identity| {
-            self.folder.keep(&identity)?;
-            Ok::<_, CertificateError>(identity)
-        });
-        match kept {
+        match self.renewed(link).await {
             Ok(identity) => {
                 let ends = enrolment::certificate(&identity).map_or(0, |read| read.not_after);
                 self.identity = identity;
@@ -337,6 +350,14 @@ impl Agent {
             }
             Err(error) => tracing::warn!(%error, "this edge's certificate could not be renewed yet"),
         }
+    }
+
+    async fn renewed(&self, link: &Link) -> Result<EdgeIdentity, CertificateError> {
+        // What can't be written would be asked for in vain.
+        self.folder.keep(&self.identity)?;
+        let identity = enrolment::renewed(link, &self.identity).await?;
+        self.folder.keep(&identity)?;
+        Ok(identity)
     }
 
     fn step(&mut self, step: Option<ApplyStep>) {

@@ -22,6 +22,8 @@ pub(crate) struct Applier {
     documents: Documents,
     registry: Registry,
     catalog: Catalog,
+    /// Documents of kinds that this version does not know.
+    unknown: Vec<DocumentKey>,
 }
 
 /// Documents as objects, in the order of kinds; and those of kinds that this version does not know.
@@ -44,14 +46,21 @@ fn object(key: &DocumentKey, text: &str) -> Option<Object> {
 }
 
 /// What can't be used of a configuration.
-pub(super) fn findings(catalog: &Catalog, unknown: Vec<DocumentKey>) -> Findings {
-    let reason = "this version of the gateway knows no objects of this kind".to_owned();
-    let unknown = unknown.into_iter().map(|key| BrokenObject { key, reason: reason.clone() });
+pub(super) fn findings(catalog: &Catalog, unknown: &[DocumentKey]) -> Findings {
+    first_of(broken(catalog, unknown).collect())
+}
+
+fn broken(catalog: &Catalog, unknown: &[DocumentKey]) -> impl Iterator<Item = BrokenObject> {
+    let reason = "this version of the gateway knows no objects of this kind";
+    let unknown = unknown.iter().map(|key| BrokenObject { key: key.clone(), reason: reason.to_owned() });
     let broken = catalog.broken().iter().map(|(kind, id, object)| BrokenObject {
         key: DocumentKey::new(kind.as_str(), id),
         reason: object.problems.to_string(),
     });
-    let all: Vec<BrokenObject> = unknown.chain(broken).collect();
+    unknown.chain(broken)
+}
+
+fn first_of(all: Vec<BrokenObject>) -> Findings {
     let count = all.len() as u64;
     Findings { broken: all.into_iter().take(MAX_BROKEN).collect(), count }
 }
@@ -64,7 +73,21 @@ impl Applier {
         registry: Registry,
         catalog: Catalog,
     ) -> Self {
-        Self { engine, documents, registry, catalog }
+        let unknown = Vec::new();
+        Self { engine, documents, registry, catalog, unknown }
+    }
+
+    /// What can't be used of what is served, on this machine and now: also proxies whose ports can't be opened.
+    pub(super) fn findings(&self) -> Findings {
+        let mut all: Vec<BrokenObject> = broken(&self.catalog, &self.unknown).collect();
+        let known: BTreeSet<DocumentKey> = all.iter().map(|object| object.key.clone()).collect();
+        let closed = self.engine.closed_proxies().into_iter();
+        let closed = closed.map(|(id, reason)| BrokenObject {
+            key: DocumentKey::new(ObjectKind::Proxies.as_str(), id.as_str()),
+            reason,
+        });
+        all.extend(closed.filter(|object| !known.contains(&object.key)));
+        first_of(all)
     }
 
     /// Reads documents by other keys from now on.
@@ -123,13 +146,14 @@ impl Applier {
         let staged =
             heavy(|| self.engine.stage(changes, Ports::Possible)).map_err(|error| error.to_string())?;
         let unknown = to.documents.iter().filter(|(key, _)| ObjectKind::named(&key.kind).is_none());
-        let findings = findings(&catalog, unknown.map(|(key, _)| key.clone()).collect());
-        compiled(findings.clone());
+        let unknown: Vec<DocumentKey> = unknown.map(|(key, _)| key.clone()).collect();
+        compiled(findings(&catalog, &unknown));
         if catalog.broken().len() != self.catalog.broken().len() {
             say_broken(&catalog);
         }
         let served = self.engine.publish(staged);
-        self.catalog = catalog;
+        (self.catalog, self.unknown) = (catalog, unknown);
+        let findings = self.findings();
         let broken = &self.engine.telemetry.control.broken;
         broken.store(findings.count, std::sync::atomic::Ordering::Relaxed);
         tracing::info!(

@@ -7,6 +7,7 @@ use gateway_fleet::{
     CertifiedEdge, FleetTlsError, Invitation, Link, LinkError, client_config, enrolment_config, read_edge,
     signing_request,
 };
+use gateway_telemetry::json::Rfc3339;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -81,6 +82,20 @@ pub(super) fn is_due(certificate: &CertifiedEdge) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let third = certificate.not_after.saturating_sub(certificate.not_before) / 3;
     now >= certificate.not_before + third
+}
+
+/// Tells of a certificate that has ended: no control plane accepts it, whatever it answers.
+pub(super) fn ended(identity: &EdgeIdentity) -> Option<String> {
+    let ends = UNIX_EPOCH + Duration::from_secs(certificate(identity).ok()?.not_after);
+    let message = || {
+        format!(
+            "the certificate of this edge ended at {}; invite it again (`ferrum-edge fleet invite --again {}`), or correct the clock of \
+             this machine",
+            Rfc3339(ends),
+            identity.edge
+        )
+    };
+    (ends < SystemTime::now()).then(message)
 }
 
 /// Another certificate by a new key.

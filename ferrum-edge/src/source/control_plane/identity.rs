@@ -108,14 +108,20 @@ impl StateFolder {
     }
 }
 
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
 /// Writes a file that is there as a whole or not at all, also after a power failure. Only this user may read it.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
+    if let Err(error) = write_whole(&beside, bytes).and_then(|()| fs::rename(&beside, path)) {
+        // On a full disk the part that was written would take the space of other files.
+        drop(fs::remove_file(&beside));
+        return Err(error);
+    }
     match path.parent() {
         Some(folder) => File::open(folder)?.sync_all(),
         None => Ok(()),

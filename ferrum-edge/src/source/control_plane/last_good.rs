@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gateway_fleet::{Configuration, SealError, open_configuration, seal_configuration};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::error::StateError;
 use super::identity::replace;
@@ -14,6 +15,8 @@ use super::standing::SharedStanding;
 
 /// Between two writes; only the newest configuration is written.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Before a write that failed is tried again.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// The file.
 #[derive(Clone)]
@@ -68,28 +71,40 @@ impl LastGood {
         }
     }
 
-    /// Writes what comes until the sender is gone.
+    /// Writes what comes until the sender is gone, and tries again what could not be written.
     pub(super) async fn keep(
         self,
         mut newest: watch::Receiver<Option<KeptConfiguration>>,
         standing: SharedStanding,
     ) {
-        while newest.changed().await.is_ok() {
+        let mut unsaved: Option<String> = None;
+        loop {
+            let changed = match unsaved {
+                Some(_) => timeout(RETRY, newest.changed()).await.unwrap_or(Ok(())),
+                None => newest.changed().await,
+            };
+            if changed.is_err() {
+                return;
+            }
             let Some(kept) = newest.borrow_and_update().clone() else { continue };
             let (file, position) = (self.clone(), kept.0.position.clone());
             let problem = file.write_beside(kept).await;
-            if let Some(error) = &problem {
-                tracing::error!(
+            match &problem {
+                Some(error) if problem != unsaved => tracing::error!(
                     error,
-                    "the last good configuration could not be kept; it is with the next change"
-                );
+                    "the last good configuration could not be kept, and is tried again; a restart without a control plane \
+                     would begin with an older one"
+                ),
+                None if unsaved.is_some() => tracing::info!("the last good configuration is kept again"),
+                _ => {}
             }
             standing.set(|standing| {
                 if problem.is_none() {
                     standing.kept = Some(position);
                 }
-                standing.unsaved = problem;
+                standing.unsaved.clone_from(&problem);
             });
+            unsaved = problem;
             tokio::time::sleep(PAUSE).await;
         }
     }

@@ -10,6 +10,7 @@ use gateway_core::config::catalog::{Affected, Catalog, Closes, Edit, ObjectKind,
 use gateway_core::config::model::Id;
 
 use super::{Live, Reconciler, heavy, texts};
+use crate::engine::error::StartError;
 use crate::engine::listeners::Ports;
 use crate::store::{Followed, Mark, Object, Op, Signal, StoreError};
 
@@ -140,21 +141,15 @@ impl Reconciler {
         }
         changes.revision = Some(revision);
         let staged = heavy(|| self.engine.stage(changes, Ports::Possible));
+        // What is not served is not taken as served: the next look begins from the same revision.
+        let staged = staged.map_err(|error| StoreError::Unserved { revision, cause: error.to_string() })?;
         // What is told of a revision is there before the revision is.
         self.now_at(live, catalog, mark.clone()).await;
-        let served = match staged {
-            Ok(staged) => Some(self.engine.publish(staged)),
-            Err(error) => {
-                tracing::error!(%error, "a revision of the database could not be served");
-                None
-            }
-        };
+        let served = self.engine.publish(staged);
         if let Some(mirror) = &self.mirror {
             mirror.feed(from, mark, ops);
         }
-        if let Some(served) = served {
-            served.everywhere().await;
-        }
+        served.everywhere().await;
         tracing::info!(revision, objects = objects.len(), "followed the database");
         Ok(())
     }
@@ -190,11 +185,11 @@ impl Reconciler {
         let mark = live.mark.clone();
         changes.revision = Some(mark.revision);
         let staged = heavy(|| self.engine.stage(changes, Ports::Possible));
+        let unserved =
+            |error: StartError| StoreError::Unserved { revision: mark.revision, cause: error.to_string() };
+        let staged = staged.map_err(unserved)?;
         self.now_at(live, catalog, mark).await;
-        match staged {
-            Ok(staged) => self.engine.publish(staged).everywhere().await,
-            Err(error) => tracing::error!(%error, "repaired objects could not be put in use"),
-        }
+        self.engine.publish(staged).everywhere().await;
         if repaired > 0 {
             tracing::info!(objects = repaired, "repaired objects are in use");
         }

@@ -6,14 +6,18 @@
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::store::{Author, Location, Mark, Op, Options, Store, StoreError};
 
 /// Revisions that wait to be copied; beyond it the copy is made anew.
 const WAITING: usize = 64;
+/// Before what could not be saved is tried again.
+const RETRY: Duration = Duration::from_secs(15);
 /// The history of a copy is of no use.
 const KEPT_REVISIONS: u64 = 2;
 /// Who writes it.
@@ -124,18 +128,38 @@ async fn copy(
     mut fed: mpsc::Receiver<Fed>,
     standing: Arc<Mutex<MirrorStanding>>,
 ) {
-    while let Some(fed) = fed.recv().await {
-        let revision = fed.to.revision;
+    // The state that could not be saved.
+    let mut unsaved: Option<Mark> = None;
+    loop {
+        let next = match &unsaved {
+            Some(mark) => match timeout(RETRY, fed.recv()).await {
+                Ok(next) => next,
+                Err(_) => Some(Fed { from: mark.clone(), to: mark.clone(), ops: Vec::new() }),
+            },
+            None => fed.recv().await,
+        };
+        let Some(fed) = next else { return };
+        let (mark, revision) = (fed.to.clone(), fed.to.revision);
         // A panic is logged where it happens; the copy finds a gap at the next revision and is made anew.
         let taken = AssertUnwindSafe(take_or_mend(&store, &primary, fed)).catch_unwind().await;
         let problem = match taken {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the last good configuration could not be saved; it is saved with the next change");
+                if unsaved.is_none() {
+                    tracing::warn!(
+                        %error,
+                        "the last good configuration could not be saved, and is tried again; a restart without the database \
+                         would begin with an older one"
+                    );
+                }
                 Some(error.to_string())
             }
             Err(_) => Some("saving it panicked; the log says where".to_owned()),
         };
+        if problem.is_none() && unsaved.is_some() {
+            tracing::info!(revision, "the last good configuration is saved again");
+        }
+        unsaved = problem.is_some().then_some(mark);
         let mut standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
         if problem.is_none() {
             standing.revision = Some(revision);

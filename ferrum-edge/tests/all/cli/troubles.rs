@@ -256,3 +256,35 @@ proxies:
     }
     assert!(said.contains("-> start the target") && said.contains("-> start PHP-FPM"), "{said}");
 }
+
+#[test]
+fn a_stream_target_that_fails_is_told_with_the_kernels_error() {
+    let folder = Folder::new();
+    let [tcp, udp] = [0, 1].map(|_| {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap().port()
+    });
+    // No server listens for the one. To a broadcast address no socket of the other is connected.
+    folder.write(
+        "ferrum.yaml",
+        &format!(
+            "
+gateway: {{ http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1, stream_address: 127.0.0.1 }}
+proxies:
+  - {{ id: t, listen_port: {tcp}, backend_scheme: tcp, backend_host: 127.0.0.1, backend_port: 9 }}
+  - {{ id: u, listen_port: {udp}, backend_scheme: udp, backend_host: 255.255.255.255, backend_port: 9 }}
+"
+        ),
+    );
+    let _gateway = Gateway::start(&folder, |_| {});
+    let mut client = std::net::TcpStream::connect(("127.0.0.1", tcp)).unwrap();
+    let _closed = client.read(&mut [0; 8]);
+    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    datagrams.send_to(b"x", ("127.0.0.1", udp)).unwrap();
+    let causes =
+        ["connect_failed (connect to 127.0.0.1:9: Connection refused", "connect_failed (Permission denied"];
+    until("both are told", || {
+        let (_, said) = status(&folder);
+        causes.iter().all(|cause| said.contains(cause))
+    });
+}

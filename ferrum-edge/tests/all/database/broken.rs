@@ -464,3 +464,36 @@ fn a_restored_backup_that_was_written_up_to_the_served_revision_is_noticed() {
     }
     assert_eq!(running.gateway.snapshot().revision, 3);
 }
+
+/// Another gateway of the database, or a command, writes what only other machines can apply, together with a guard.
+#[test]
+fn a_revision_with_socket_settings_of_other_machines_is_served_whole() {
+    let folder = Folder::new();
+    let target = target("behind");
+    let running = Running::new(&folder);
+    running.api().batch(&json!({ "proxies": [proxy("a", "/a", target)] }));
+    assert_eq!(running.client().get("/a/x", None).status, 200);
+    let mut elsewhere = proxy("elsewhere", "/elsewhere", target);
+    // RFC 5737: no machine has the address.
+    elsewhere["backend_source_address"] = json!("192.0.2.1");
+    let refused = running.api().send("POST", "/v1/proxies", &elsewhere);
+    assert_eq!(refused.status, 409, "whoever writes to this machine learns that it can't: {refused:?}");
+    let file = json!({ "proxies": [elsewhere], "plugin_configs": [key_auth("key", "a")] });
+    let process = crate::process::Folder::new();
+    process.write("objects.yaml", &file.to_string());
+    let database = format!("sqlite:{}", folder.database().display());
+    let applied = crate::process::ferrum_edge(&process)
+        .args(["apply", "objects.yaml", "--db-url", &database])
+        .output()
+        .unwrap();
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    running.follows(2);
+    assert_eq!(running.client().get("/a/x", None).status, 401, "the guard of the same revision is served");
+    assert_eq!(running.client().get("/elsewhere/x", None).status, 502);
+    // A change of another object, and of a plugin of all proxies, is not refused because of it.
+    let everywhere = json!({ "id": "ids", "plugin_name": "correlation_id", "scope": "global" });
+    running.api().good("POST", "/v1/plugin_configs", &everywhere);
+    drop(running);
+    let again = Running::new(&folder);
+    assert_eq!(again.client().get("/a/x", None).status, 401, "it starts with such a proxy");
+}

@@ -8,7 +8,7 @@ use ferrum_edge::store::Options;
 use serde_json::json;
 use sqlx::{Connection, Executor, SqliteConnection};
 
-use crate::client::target;
+use crate::client::{target, until};
 use crate::database::place::{Folder, Running, protected, proxy};
 
 /// Whether the protected route serves as it should.
@@ -103,4 +103,28 @@ fn a_damaged_file_refuses_writes_and_nothing_else() {
     }
     assert_eq!(api.get("/livez").status, 200);
     assert_eq!(running.status()["proxies"]["count"], 1);
+}
+
+/// The next change of the configuration may be weeks away.
+#[test]
+fn a_copy_that_could_not_be_saved_is_saved_once_it_can_be() {
+    let folder = Folder::new();
+    let copy = folder.path().join("last-good.db");
+    let running =
+        Running::on(Database { mirror: Some(copy.clone()), ..Running::database(folder.location()) });
+    let (mut api, target) = (running.api(), target("behind"));
+    api.batch(&protected(target));
+    let last_good = || running.status()["database"]["last_good"].clone();
+    until("the first revision is saved", || last_good()["revision"] == 1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = format!("sqlite:{}", copy.display());
+    let mut holder = runtime.block_on(SqliteConnection::connect(&url)).unwrap();
+    runtime.block_on(holder.execute("BEGIN IMMEDIATE")).unwrap();
+    api.good("PUT", "/v1/proxies/b", &proxy("b", "/b", target));
+    until("it can't be saved", || !last_good()["problem"].is_null());
+    let problems = running.status()["problems"]["list"].to_string();
+    assert!(problems.contains("last_good_unsaved"), "{problems}");
+    runtime.block_on(holder.execute("ROLLBACK")).unwrap();
+    until("it is saved without another change", || last_good()["revision"] == 2);
+    assert!(last_good()["problem"].is_null());
 }

@@ -179,3 +179,23 @@ fn files_that_are_no_authority_are_refused_with_the_reason() {
         assert!(!log.contains("PRIVATE KEY"), "{log}");
     }
 }
+
+#[test]
+fn an_edge_whose_certificate_has_ended_tells_what_to_do() {
+    // Certificates of edges end no later than their authority.
+    let short = Duration::from_secs(20);
+    let ends = since_1970() + short;
+    let (certificate, key) = self_signed(&authority("Example fleet", short));
+    let plane = Plane::with_authority(&certificate, &key);
+    plane.write(&answering("all", "/", "one"));
+    let mut edge = Edge::start(&plane.invite("ann", "default"));
+    until("it is kept", || edge.standing()["last_good"]["revision"] == 1);
+    until("the certificate has ended", || since_1970() > ends);
+    edge.restart();
+    let problem = |edge: &Edge| edge.standing()["problem"].as_str().unwrap_or_default().to_owned();
+    until("it is told", || problem(&edge).starts_with("the certificate of this edge ended at "));
+    assert!(problem(&edge).contains("fleet invite --again e"), "{}", problem(&edge));
+    let problems = edge.gateway.status()["problems"]["list"].to_string();
+    assert!(problems.contains("no control plane since its start: the certificate"), "{problems}");
+    assert_eq!(edge.get("/").text, "one", "it serves what it has");
+}

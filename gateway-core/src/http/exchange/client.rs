@@ -14,8 +14,10 @@ use crate::certificate::CertificateNames;
 pub struct Client {
     /// The other end of the socket, or what a trusted PROXY protocol header said.
     pub peer: SocketAddr,
-    /// Our end of the socket.
+    /// Our end of the socket, or what a trusted PROXY protocol header said.
     pub local: SocketAddr,
+    /// The port that the gateway listens on, whatever a PROXY protocol header said.
+    pub port: u16,
     /// The peer's address as text, ready to be appended to `X-Forwarded-For`.
     pub peer_text: HeaderValue,
     /// Whether the peer is a trusted proxy, whose forwarding headers are believed.
@@ -50,7 +52,14 @@ impl Client {
     pub fn new(peer: SocketAddr, local: SocketAddr, trusted: bool, tls: Option<ClientTls>) -> Self {
         let peer_text = HeaderValue::from_str(&canonical(peer.ip()).to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
-        Self { peer, local, peer_text, trusted, tls, handshake: None, names: OnceLock::new() }
+        let port = local.port();
+        Self { peer, local, port, peer_text, trusted, tls, handshake: None, names: OnceLock::new() }
+    }
+
+    /// The same, which came to this port of the gateway.
+    #[must_use]
+    pub fn at_port(self, port: u16) -> Self {
+        Self { port, ..self }
     }
 
     /// Whether its handshake is still under way.

@@ -71,7 +71,7 @@ impl Until {
             owner: route.proxy.owner().cloned(),
             consumer: identity.as_ref().map(|identity| identity.name.clone()),
             client: end.exchange.client_address,
-            port: end.exchange.client.local.port(),
+            port: end.exchange.client.port,
         };
         let current = current.clone();
         Self::Revoked(Box::pin(async move {

@@ -14,13 +14,13 @@ struct Refusing(&'static [u16], Mutex<Vec<u16>>);
 impl Opener for Refusing {
     type Target = ();
 
-    async fn open(&self, route: &Route, target: &Target, _session: &Session) -> Result<(), Cause> {
+    async fn open(&self, route: &Route, target: &Target, _session: &Session) -> Result<(), OpenFailure> {
         self.1.lock().expect("is not poisoned").push(target.rules.port);
         if !self.0.contains(&target.rules.port) {
             let answer = std::future::pending::<()>();
             assert!(tokio::time::timeout(route.proxy.timeouts.connect, answer).await.is_err());
         }
-        Err(Cause::ConnectFailed)
+        Err(Cause::ConnectFailed.into())
     }
 }
 

@@ -14,19 +14,19 @@ use gateway_core::plugin::world::files::Files;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::plugin::world::redis::{RedisAttempt, RedisHolder};
 use gateway_core::plugin::world::tasks::TaskControl;
-use redis::Value;
+use redis::{RedisError, Value};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 
-use super::connect::{GIVE_UP, RedisConnection, connect};
+use super::connect::{ConnectError, GIVE_UP, RedisConnection, connect};
 use super::{Away, Command, MAX_LATE, MAX_QUEUED};
 
 /// Commands of a cluster that fail in a row before it is connected to anew.
 const MAX_FAILED: u32 = 100;
 /// How often one reason for commands that fail is logged.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
-/// Reasons that are kept apart: of a lost connection in one outage, of commands that fail in one minute.
+/// Reasons of a lost connection that are logged in one outage.
 const MAX_REASONS: usize = 8;
 /// What is sent and not yet answered.
 const MAX_SENT: usize = 1024;
@@ -61,8 +61,16 @@ struct Holder {
     reasons: Vec<String>,
     /// Commands that failed since the last one that was answered, where the connection has several nodes.
     failed: u32,
-    /// What the log was told of commands that failed in the last minute, and when.
-    said: Vec<(String, Instant)>,
+    /// What was logged of commands that failed in the last minute, and when.
+    logged: Vec<(Complaint, Instant)>,
+}
+
+/// A kind of failed commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Complaint {
+    Refused(Refusal),
+    /// A node of a cluster, whichever: each slot has words of its own.
+    Node,
 }
 
 /// The connection.
@@ -130,9 +138,18 @@ impl RedisHolder for Hub {
     }
 }
 
+/// Why a connection is of no use.
+#[derive(Debug, thiserror::Error)]
+enum LossCause {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
 /// Why a connection is served no more.
 enum ServiceEnd {
-    Lost(String),
+    Lost(LossCause),
     Changed,
     Over,
 }
@@ -155,7 +172,7 @@ impl Hub {
                     failures: 0,
                     reasons: Vec::new(),
                     failed: 0,
-                    said: Vec::new(),
+                    logged: Vec::new(),
                 }),
                 sides: AtomicUsize::new(0),
                 up: watch::Sender::new(false),
@@ -274,9 +291,10 @@ impl Hub {
             // Callers that wait get their failure now.
             while !*self.up.borrow() && held.receiver.try_recv().is_ok() {}
             let pause = match end {
-                ServiceEnd::Lost(why) => {
-                    self.set_error(&why);
+                ServiceEnd::Lost(cause) => {
                     // One line for each outage and reason; the metric shows how long it lasts.
+                    let why = cause.to_string();
+                    self.set_error(&why);
                     if !held.reasons.contains(&why) && held.reasons.len() < MAX_REASONS {
                         tracing::warn!(connection = %self.name, error = %why, "no connection to Redis");
                         held.reasons.push(why);
@@ -321,7 +339,7 @@ impl Hub {
             None => tokio::select! {
                 connected = connect(server, &self.files, &self.stored) => match connected {
                     Ok(connection) => connection,
-                    Err(error) => return ServiceEnd::Lost(error.to_string()),
+                    Err(error) => return ServiceEnd::Lost(error.into()),
                 },
                 () = changed(servers, &self.name, server) => return ServiceEnd::Changed,
                 () = control.ended() => return ServiceEnd::Over,
@@ -337,8 +355,8 @@ impl Hub {
                     let Some(question) = question else { break ServiceEnd::Over };
                     sent.push(send(connection.clone(), question, server.timeout * (GIVE_UP + 1)));
                 }
-                Some(done) = sent.next() => if let Some(why) = self.done(held, done) {
-                    break ServiceEnd::Lost(why);
+                Some(outcome) = sent.next() => if let Err(error) = self.note(held, outcome) {
+                    break ServiceEnd::Lost(error.into());
                 },
                 () = changed(servers, &self.name, server) => break ServiceEnd::Changed,
                 () = control.ended() => break ServiceEnd::Over,
@@ -358,9 +376,12 @@ impl Hub {
         end
     }
 
-    /// Notes what became of a command; why the connection is lost, if it is.
-    fn done(&self, held: &mut Holder, done: CommandOutcome) -> Option<String> {
-        match done {
+    /// Notes what became of a command.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    fn note(&self, held: &mut Holder, outcome: CommandOutcome) -> Result<(), CommandError> {
+        match outcome {
             CommandOutcome::Answered => {
                 // Only now is it sure that an outage is over: a server may take connections and refuse everything.
                 if std::mem::take(&mut held.failures) > 0 {
@@ -370,31 +391,38 @@ impl Hub {
                 held.failed = 0;
                 self.gauge.set(1);
             }
-            CommandOutcome::Refused(why) => {
+            CommandOutcome::Refused(refusal, error) => {
                 self.gauge.set(0);
-                self.set_error(&why);
-                self.say(held, why.clone(), &why, "Redis refuses what it is asked");
+                self.set_error(&error.to_string());
+                self.complain(held, Complaint::Refused(refusal), &error.into());
             }
-            CommandOutcome::Failed(why) => {
+            CommandOutcome::NodeFailed(error) => {
                 held.failed += 1;
                 if held.failed >= MAX_FAILED {
-                    return Some(why);
+                    return Err(error);
                 }
-                // Each slot has words of its own.
-                self.say(held, String::new(), &why, "a node of the Redis cluster does not answer");
+                self.complain(held, Complaint::Node, &error);
             }
-            CommandOutcome::Lost(why) => return Some(why),
+            CommandOutcome::Lost(error) => return Err(error),
         }
-        None
+        Ok(())
     }
 
-    /// Logs why commands fail, unless the log has been told so in the last minute.
-    fn say(&self, held: &mut Holder, about: String, why: &str, what: &'static str) {
-        held.said.retain(|(_, at)| at.elapsed() < SAID_AGAIN);
-        if held.said.len() < MAX_REASONS && !held.said.iter().any(|(said, _)| *said == about) {
-            tracing::warn!(connection = %self.name, error = %why, "{what}");
-            held.said.push((about, Instant::now()));
+    /// Logs why commands fail, each kind once a minute.
+    fn complain(&self, held: &mut Holder, complaint: Complaint, error: &CommandError) {
+        held.logged.retain(|(_, at)| at.elapsed() < SAID_AGAIN);
+        if held.logged.iter().any(|(logged, _)| *logged == complaint) {
+            return;
         }
+        match complaint {
+            Complaint::Refused(_) => {
+                tracing::warn!(connection = %self.name, %error, "Redis refuses what it is asked");
+            }
+            Complaint::Node => {
+                tracing::warn!(connection = %self.name, %error, "a node of the Redis cluster does not answer");
+            }
+        }
+        held.logged.push((complaint, Instant::now()));
     }
 
     fn set_error(&self, why: &str) {
@@ -424,17 +452,50 @@ async fn changed(servers: &mut watch::Receiver<RedisServers>, name: &str, server
 }
 
 /// Errors of a server that answers: whoever asked learns that there is no answer, and the connection stays.
-const STAYS: [&str; 4] = ["OOM", "NOPERM", "WRONGTYPE", "BUSY"];
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    OutOfMemory,
+    NoPermission,
+    WrongType,
+    ScriptRuns,
+}
+
+impl Refusal {
+    fn of(error: &RedisError) -> Option<Self> {
+        Some(match error.code()? {
+            "OOM" => Self::OutOfMemory,
+            "NOPERM" => Self::NoPermission,
+            "WRONGTYPE" => Self::WrongType,
+            "BUSY" => Self::ScriptRuns,
+            _ => return None,
+        })
+    }
+}
+
+/// Why a command was not answered.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    #[error("no answer in time")]
+    Late,
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+}
 
 /// What became of a command.
 enum CommandOutcome {
     Answered,
-    /// The server answers, and does not carry it out: why.
-    Refused(String),
+    /// The server answers, and does not carry it out.
+    Refused(Refusal, RedisError),
     /// One node of several failed.
-    Failed(String),
+    NodeFailed(CommandError),
     /// The connection is of no more use.
-    Lost(String),
+    Lost(CommandError),
+}
+
+impl CommandOutcome {
+    fn failed(error: CommandError, has_nodes: bool) -> Self {
+        if has_nodes { Self::NodeFailed(error) } else { Self::Lost(error) }
+    }
 }
 
 async fn send(mut connection: RedisConnection, question: Question, limit: Duration) -> CommandOutcome {
@@ -445,8 +506,7 @@ async fn send(mut connection: RedisConnection, question: Question, limit: Durati
     let has_nodes = connection.has_nodes();
     let result = match tokio::time::timeout(limit, connection.invoke(&call)).await {
         Ok(result) => result,
-        Err(_) if has_nodes => return CommandOutcome::Failed("no answer in time".into()),
-        Err(_) => return CommandOutcome::Lost("no answer in time".into()),
+        Err(_) => return CommandOutcome::failed(CommandError::Late, has_nodes),
     };
     match result {
         // Whoever asked may have gone.
@@ -454,10 +514,9 @@ async fn send(mut connection: RedisConnection, question: Question, limit: Durati
             drop(answer.send(value));
             CommandOutcome::Answered
         }
-        Err(error) if error.code().is_some_and(|code| STAYS.contains(&code)) => {
-            CommandOutcome::Refused(error.to_string())
-        }
-        Err(error) if has_nodes => CommandOutcome::Failed(error.to_string()),
-        Err(error) => CommandOutcome::Lost(error.to_string()),
+        Err(error) => match Refusal::of(&error) {
+            Some(refusal) => CommandOutcome::Refused(refusal, error),
+            None => CommandOutcome::failed(error.into(), has_nodes),
+        },
     }
 }

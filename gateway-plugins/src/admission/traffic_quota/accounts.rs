@@ -1,5 +1,6 @@
 //! The usage of each key: the quotas that sessions hold, and how periods, limits and expiry change them.
 
+mod sharing;
 mod stored;
 
 use std::collections::{HashMap, VecDeque};
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::calendar::{Billing, DAY};
 use super::history::History;
+use sharing::SharedPart;
+pub(super) use sharing::{SharedTotal, Unshared};
 use stored::StoredPart;
 
 /// What a plugin config says of all its keys.
@@ -24,7 +27,11 @@ pub(super) struct Terms {
 }
 
 /// All keys of a plugin config. Outlives changes of its settings.
-pub(super) struct Accounts(Mutex<Ledger>);
+pub(super) struct Accounts {
+    /// Tells this process from others that share its quotas.
+    id: u64,
+    ledger: Mutex<Ledger>,
+}
 
 struct Ledger {
     terms: Terms,
@@ -51,11 +58,9 @@ struct Account {
     parts: VecDeque<(u64, u64)>,
     /// Bytes that passed between the last two looks.
     latest: u64,
-    /// What all gateways have used, as the shared store said last, and what of that is this gateway's or known to it.
-    shared: u64,
-    /// Of `seen`, what the shared store does not know of.
-    unshared: u64,
     history: History,
+    /// What a shared store is to be told.
+    sharing: SharedPart,
     /// What a database is to be told.
     stored: StoredPart,
 }
@@ -69,14 +74,6 @@ pub(super) struct Standing {
     pub(super) end: Option<u64>,
     pub(super) closed: Option<&'static str>,
     pub(super) history: History,
-}
-
-/// What the shared store is to be told of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unshared {
-    pub(super) key: u64,
-    pub(super) end: u64,
-    pub(super) bytes: u64,
 }
 
 /// An account as a file has it.
@@ -108,9 +105,8 @@ impl Account {
             end: terms.billing.end(now).unwrap_or_default(),
             parts: VecDeque::new(),
             latest: 0,
-            shared: 0,
-            unshared: 0,
             history: History::default(),
+            sharing: SharedPart::default(),
             stored: StoredPart::default(),
         }
     }
@@ -126,13 +122,13 @@ impl Account {
         if passed > 0 {
             self.history.add(now, passed);
             self.stored.note(now, passed);
-            self.unshared = self.unshared.saturating_add(passed);
+            self.sharing.note(passed);
         }
         match (terms.billing.end(now), terms.billing.part()) {
             (Some(end), _) if end > self.end => {
                 // What sessions move right now belongs to the new period.
                 self.forgive(self.seen);
-                (self.end, self.unshared, self.shared) = (end, 0, 0);
+                (self.end, self.sharing) = (end, SharedPart::default());
                 self.stored.end_period();
                 changed = true;
             }
@@ -193,11 +189,16 @@ impl Accounts {
         let others = Account::new("_other", &terms, now);
         let accounts = HashMap::new();
         let ledger = Ledger { terms, limit: None, is_stored: false, accounts, others, is_changed: false };
-        Self(Mutex::new(ledger))
+        Self { id: fastrand::u64(..), ledger: Mutex::new(ledger) }
+    }
+
+    /// Tells this process from others that share its quotas.
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets what holds from now on, also for sessions that run. What was used stays used, unless the kind of period changes.
@@ -214,7 +215,7 @@ impl Accounts {
                 let seen = account.seen;
                 account.forgive(seen);
                 account.parts.clear();
-                (account.unshared, account.shared) = (0, 0);
+                account.sharing = SharedPart::default();
                 account.stored.end_period();
                 account.end = terms.billing.end(now).unwrap_or_default();
                 *is_changed = true;
@@ -252,23 +253,23 @@ impl Accounts {
         }
     }
 
-    /// Forgives what the key with this label has used, or all of them; says how many.
-    pub(super) fn reset(&self, label: Option<&str>, now: u64) -> Vec<(u64, u64)> {
+    /// Forgives what the key with this label has used, or all of them, on all gateways; says how many keys.
+    pub(super) fn reset(&self, label: Option<&str>, now: u64) -> usize {
         let mut ledger = self.ledger();
         let Ledger { terms, is_stored, accounts, is_changed, .. } = &mut *ledger;
         let wanted =
             accounts.iter_mut().filter(|(_, account)| label.is_none_or(|label| *account.label == *label));
-        let mut reset = Vec::new();
-        for (key, account) in wanted {
+        let mut reset = 0;
+        for (_, account) in wanted {
             account.advance(terms, now);
             let seen = account.seen;
             account.forgive(seen);
             account.parts.clear();
-            (account.unshared, account.shared) = (0, 0);
+            account.sharing.reset();
             account.stored.resets = *is_stored;
-            reset.push((*key, account.end));
+            reset += 1;
         }
-        *is_changed |= !reset.is_empty();
+        *is_changed |= reset > 0;
         reset
     }
 
@@ -291,28 +292,6 @@ impl Accounts {
             .collect();
         list.sort_by(|a, b| a.label.cmp(&b.label));
         list
-    }
-
-    /// What the shared store does not know of yet, with keys that others may have used since.
-    pub(super) fn unshared(&self) -> Vec<Unshared> {
-        let ledger = self.ledger();
-        let all = ledger.accounts.iter();
-        all.map(|(key, account)| Unshared { key: *key, end: account.end, bytes: account.unshared }).collect()
-    }
-
-    /// The shared store was told of these bytes, and says how many all gateways have used.
-    pub(super) fn shared(&self, told: Unshared, total: u64) {
-        let mut ledger = self.ledger();
-        let Some(account) = ledger.accounts.get_mut(&told.key).filter(|account| account.end == told.end)
-        else {
-            return;
-        };
-        let known = account.shared.saturating_add(told.bytes);
-        let of_others = total.saturating_sub(known);
-        account.unshared = account.unshared.saturating_sub(told.bytes);
-        account.shared = total;
-        account.quota.add(of_others);
-        account.seen = account.seen.saturating_add(of_others);
     }
 
     /// Replaces the limit of every quota: `u64::MAX` admits all bytes, 0 none, and `None` restores the configured limit.
@@ -338,7 +317,7 @@ impl Accounts {
             end: account.end,
             code,
             parts: account.parts.clone(),
-            unshared: account.unshared,
+            unshared: account.sharing.unshared,
             history: account.history.clone(),
         });
         Some(saved.collect())
@@ -362,8 +341,8 @@ impl Accounts {
                 let used = account.used.saturating_add(margin);
                 restored.quota.add(used);
                 restored.seen = used;
-                restored.unshared = account.unshared.saturating_add(margin);
-                restored.shared = account.used.saturating_sub(account.unshared);
+                let known = account.used.saturating_sub(account.unshared);
+                restored.sharing = SharedPart::restored(known, account.unshared.saturating_add(margin));
                 restored.parts = account.parts;
             }
             accounts.insert(account.key, restored);
@@ -399,7 +378,7 @@ mod tests {
         accounts.advance(NOW + 5);
         let list = accounts.list(|label| label == "k1");
         assert_eq!((list[0].closed, list[0].end), (Some("quota_exceeded"), Some(NOW + 3600)));
-        assert_eq!(accounts.reset(Some("k1"), NOW + 5), [(1, NOW + 3600)]);
+        assert_eq!(accounts.reset(Some("k1"), NOW + 5), 1);
         assert_eq!(used(&accounts), [0, 300]);
         accounts.advance(NOW + 3599);
         assert_eq!(used(&accounts), [0, 300]);
@@ -466,28 +445,5 @@ mod tests {
         assert_eq!(used(&other), [410], "nothing passed in the last interval");
         accounts.advance(NOW + 3);
         assert!(accounts.save(false).is_none(), "nothing has changed since");
-    }
-
-    #[test]
-    fn gateways_learn_what_others_used() {
-        let (a, b) = (Accounts::new(terms(HOUR), NOW), Accounts::new(terms(HOUR), NOW));
-        let mut store = 0;
-        let mut sync = |accounts: &Accounts| {
-            accounts.advance(NOW + 1);
-            let told = accounts.unshared()[0];
-            store += told.bytes;
-            accounts.shared(told, store);
-        };
-        use_up(&a, 1, 300);
-        use_up(&b, 1, 500);
-        sync(&a);
-        sync(&b);
-        sync(&a);
-        assert_eq!((used(&a), used(&b)), (vec![800], vec![800]));
-        use_up(&a, 1, 200);
-        sync(&a);
-        sync(&b);
-        sync(&a);
-        assert_eq!((used(&a), used(&b)), (vec![1000], vec![1000]));
     }
 }

@@ -4,7 +4,9 @@ use std::cell::Cell;
 
 use gateway_core::limit::meter::Admitted;
 use gateway_core::plugin::entry;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle};
 use gateway_core::testing::Trial;
+use gateway_plugin_common::redis_link::testing::{link, redis};
 use gateway_plugin_common::testing::Beside;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -119,4 +121,52 @@ fn bad_settings_are_refused() {
         let problems = Trial::refused(&[entry::<TrafficQuota>()], "traffic_quota", &config);
         assert!(problems.0.iter().any(|problem| problem.path == path), "{path}: {problems}");
     }
+}
+
+/// A gateway's side of a quota in a real Redis.
+async fn sharing(port: u16) -> (SharedAccounts, Accounts, TaskHandle) {
+    let link = Arc::new(link(port));
+    let (handle, control) = TaskControl::new();
+    tokio::spawn(link.clone().run(control));
+    link.becomes(true).await;
+    let billing = calendar::Billing::Month { anchor: 1 };
+    let terms = Terms { limit: 1000, billing, expires: None, max_keys: 9 };
+    (SharedAccounts::new(link), Accounts::new(terms, unix_now()), handle)
+}
+
+#[tokio::test]
+async fn gateways_share_usage_and_resets_in_redis() {
+    let redis = redis(&[]);
+    let (one, a, _first) = sharing(redis.port).await;
+    let (two, b, _second) = sharing(redis.port).await;
+    let pass = |accounts: &Accounts, bytes| accounts.quota(7, || "k".to_owned(), unix_now()).add(bytes);
+    let used = || [&a, &b].map(|accounts| accounts.list(|_| true)[0].used);
+    let exchange = async || {
+        for (shared, accounts) in [(&one, &a), (&two, &b), (&one, &a)] {
+            accounts.advance(unix_now());
+            shared.exchange(accounts).await.unwrap();
+        }
+    };
+    // More digits than Lua writes by default.
+    pass(&a, 4_000_000_000_000_000);
+    pass(&b, 500);
+    exchange().await;
+    assert_eq!(used(), [4_000_000_000_000_500; 2]);
+    exchange().await;
+    assert_eq!(used(), [4_000_000_000_000_500; 2], "nothing counts twice");
+    assert_eq!(b.reset(Some("k"), unix_now()), 1);
+    pass(&b, 3);
+    two.exchange(&b).await.unwrap();
+    exchange().await;
+    assert_eq!(used(), [3, 3], "the other gateway has forgotten, too");
+    pass(&a, 20);
+    exchange().await;
+    assert_eq!(used(), [23, 23]);
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}", redis.port)).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let _: () = redis::cmd("FLUSHALL").query_async(&mut connection).await.unwrap();
+    pass(&b, 7);
+    exchange().await;
+    exchange().await;
+    assert_eq!(used(), [30, 30], "a server that lost its data learns it again");
 }

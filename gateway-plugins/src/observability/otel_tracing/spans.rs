@@ -10,6 +10,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::Seat;
 use gateway_core::record::{ExchangeRecord, SessionRecord};
 use gateway_core::snapshot::ProxyState;
+use gateway_core::snapshot::streams::target_address;
 use gateway_core::trace::{SpanId, TraceContext, Waited};
 use gateway_telemetry::context::baggage_value;
 use gateway_telemetry::otlp::{Attributes, Encoder, Encoding, Field, Signal};
@@ -359,7 +360,8 @@ pub(super) fn session(
                 all.text("server.address", &**name);
             }
             if let Some(target) = record.target {
-                all.text("ferrum.target", &**target.authority());
+                let address = target_address(target, record.route, session.client.port);
+                all.text("ferrum.target", &*address);
             }
             all.text("ferrum.session.end", record.reason);
             all.int("ferrum.session.bytes_up", record.bytes_up);

@@ -63,16 +63,18 @@ impl Accounts {
         let mut changes: Vec<_> = ledger
             .accounts
             .iter()
-            .filter(|(_, account)| account.unshared > 0 || account.stored.claim > 0 || account.stored.resets)
+            .filter(|(_, account)| {
+                account.sharing.unshared > 0 || account.stored.claim > 0 || account.stored.resets
+            })
             .map(|(key, account)| UsageChange {
                 added: KeyUsage {
                     key: *key,
                     period_end: account.end,
                     label: account.label.clone(),
-                    used: account.unshared,
+                    used: account.sharing.unshared,
                 },
                 // As a file does: twice what passed in the last interval.
-                claim: if is_last { 0 } else { account.unshared.saturating_mul(2) },
+                claim: if is_last { 0 } else { account.sharing.unshared.saturating_mul(2) },
                 resets: account.stored.resets,
             })
             .collect();
@@ -98,7 +100,7 @@ impl Accounts {
         let mut ledger = self.ledger();
         for UsageChange { added, claim, .. } in changes {
             if let Some(account) = ledger.current(added) {
-                account.unshared = account.unshared.saturating_sub(added.used);
+                account.sharing.unshared = account.sharing.unshared.saturating_sub(added.used);
                 account.stored.claim = *claim;
             }
         }
@@ -193,7 +195,7 @@ impl Ledger {
         if account.end != usage.period_end || account.stored.resets {
             return;
         }
-        let used = usage.used.saturating_add(account.unshared);
+        let used = usage.used.saturating_add(account.sharing.unshared);
         if used >= account.seen {
             let of_others = used - account.seen;
             account.quota.add(of_others);
@@ -204,7 +206,7 @@ impl Ledger {
             // Another gateway has reset the key.
             account.quota.forgive(account.seen - used);
         }
-        (account.seen, account.shared) = (used, usage.used);
+        account.seen = used;
     }
 }
 
@@ -256,7 +258,7 @@ mod tests {
         [&a, &b, &a].into_iter().for_each(|accounts| database.exchange(accounts));
         assert_eq!((used(&a), used(&b)), (800, 800));
         // Bytes that pass beside a reset elsewhere stay counted.
-        assert_eq!(a.reset(Some("k"), NOW).len(), 1);
+        assert_eq!(a.reset(Some("k"), NOW), 1);
         use_up(&b, 40, NOW);
         database.exchange(&a);
         database.exchange(&b);
