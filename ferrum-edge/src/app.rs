@@ -90,23 +90,21 @@ impl Gateway {
         let workers = worker_count(&settings);
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
-        if ports != Ports::Closed {
-            target_sockets::report(&compiled.put, None);
-        }
+        target_sockets::report_at_start(&compiled.put, ports);
         let listeners = Listeners::bind(&settings, &frontend, workers, &mut inherited)?;
         let world = compiler.registry().world();
         let sinks = Sinks::build(&settings.log_sinks, world).map_err(StartError::LogSinks)?;
         let telemetry = Arc::new(Telemetry::with_sinks(workers, &settings, sinks)?);
-        let pushes = Pushes::build(&settings.metrics_push, telemetry.started().1, world);
-        let pushes = pushes.map_err(StartError::LogSinks)?;
+        let pushes = Pushes::build(&settings.metrics_push, telemetry.started().1, world)
+            .map_err(StartError::LogSinks)?;
         let audit = Arc::new(Recorder::new(telemetry.control.audit.clone()));
         audit.log_to(settings.audit_log.as_deref())?;
         telemetry.applied(&compiled);
-        compiler.registry().world().use_redis(settings.redis.as_ref());
+        world.use_redis(settings.redis.as_ref());
         compiler.adopt(&compiled);
-        let streams = StreamPorts::default();
+        let (streams, snapshot) = (StreamPorts::default(), &compiled.snapshot);
         let stream_ports =
-            streams.prepare(&compiled.snapshot, &compiled.put, &frontend, workers, &mut inherited, ports)?;
+            streams.prepare(snapshot, &compiled.put, &frontend, workers, &mut inherited, ports)?;
         let revision = watch::Sender::new(compiled.snapshot.revision);
         let (mut shared, inboxes) = SharedByWorkers::new(compiled.snapshot, workers);
         shared.client_trust = frontend.client_trust();

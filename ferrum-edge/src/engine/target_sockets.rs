@@ -10,7 +10,7 @@ use gateway_core::snapshot::{Route, Snapshot};
 use gateway_protocols::outgoing;
 
 use super::error::StartError;
-use super::listeners;
+use super::listeners::{self, Ports};
 
 /// Rejects proxies whose socket settings this machine can't apply, but for those that have the same settings in `previous`.
 ///
@@ -21,9 +21,16 @@ pub(crate) fn check(routes: &[Arc<Route>], previous: Option<&Snapshot>) -> Resul
 }
 
 /// Logs what [`check`] would reject.
-pub(crate) fn report(routes: &[Arc<Route>], previous: Option<&Snapshot>) {
+pub(super) fn report(routes: &[Arc<Route>], previous: Option<&Snapshot>) {
     for error in new_settings(routes, previous).filter_map(|route| applicable(route).err()) {
         tracing::error!(%error, "connections to targets fail until this machine can apply the setting");
+    }
+}
+
+/// The same of a gateway that starts; one that opens no ports makes no sockets.
+pub(crate) fn report_at_start(routes: &[Arc<Route>], ports: Ports) {
+    if ports != Ports::Closed {
+        report(routes, None);
     }
 }
 

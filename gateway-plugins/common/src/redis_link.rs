@@ -9,6 +9,7 @@ mod cluster;
 mod connect;
 mod framing;
 mod hub;
+mod outcome;
 mod settings;
 mod transport;
 

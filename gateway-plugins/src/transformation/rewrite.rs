@@ -26,7 +26,7 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// New path, as a template that begins with `/`, with the route's captures (`/v2/${capture.rest}`). Its query
+    /// New path, as a template that begins with `/` or `${request.path}`, with the route's captures (`/v2/${capture.rest}`). Its query
     /// precedes the request's. Characters that a path may not contain are percent-encoded. Default: unchanged.
     path: Option<String>,
     /// Replaces a prefix of the path. Other paths stay unchanged. Default: unchanged.
@@ -175,7 +175,8 @@ fn new_path(
     problems: &mut Problems,
 ) -> NewPath {
     if let Some(path) = path {
-        if !path.starts_with('/') {
+        // The path of a request begins with a slash itself.
+        if !path.starts_with('/') && !path.starts_with("${request.path}") {
             problems.add("config.path", "a path begins with `/`");
         }
         let template = parse::template("config.path", &path, Moment::Request, problems);

@@ -28,17 +28,14 @@ impl Caddy<'_> {
         scope: &mut Scope,
         steps: &mut Vec<RouteStep>,
     ) {
-        let at = line.at;
-        let what = line.text();
+        let (at, what) = (line.at, line.text());
         self.report_changed_placeholders(line, scope);
         match line.name() {
             "log" | "skip_log" | "log_skip" => self.log(line, scope),
-            "bind" => self.out.not_converted(
-                at,
-                what,
-                "the gateway listens on one address",
-                "set gateway.http and gateway.https",
-            ),
+            "bind" => {
+                let todo = "set gateway.http and gateway.https";
+                self.out.not_converted(at, what, "the gateway listens on one address", todo);
+            }
             "encode" | "header" | "request_header" | "request_body" => {
                 let changed = changed_headers(line, words).into_iter();
                 scope.changes.extend(changed.map(|what| RequestChange::new(cond.clone(), what)));
@@ -69,9 +66,10 @@ impl Caddy<'_> {
                 steps.push(RouteStep::End(cond, ending));
             }
             "file_server" => {
-                if let Some(paths) = hidden(line, scope).filter(|paths| *paths != Cond::Never) {
-                    steps.push(RouteStep::End(cond.clone().and(paths), RouteEnd::answer(at, 404, "")));
-                }
+                let paths = hidden(line, scope).filter(|paths| *paths != Cond::Never);
+                let is_hidden =
+                    |paths| RouteStep::End(cond.clone().and(paths), RouteEnd::answer(at, 404, ""));
+                steps.extend(paths.map(is_hidden));
                 let ending = self.file_server(line, words, scope);
                 steps.push(RouteStep::End(cond, ending));
             }
@@ -86,9 +84,8 @@ impl Caddy<'_> {
             | "invoke" | "fs" | "intercept" => {
                 self.out.not_converted(at, what, "the gateway does not support this", "");
                 if let ("method", Some(to)) = (line.name(), words.first()) {
-                    scope
-                        .changes
-                        .push(RequestChange::new(cond.clone(), What::Method(to.to_ascii_uppercase())));
+                    let method = What::Method(to.to_ascii_uppercase());
+                    scope.changes.push(RequestChange::new(cond.clone(), method));
                 }
                 if matches!(line.name(), "metrics" | "acme_server" | "invoke") {
                     steps.push(RouteStep::End(cond, RouteEnd::new(at, To::Closed)));
@@ -210,6 +207,26 @@ impl Caddy<'_> {
         }
     }
 
+    /// `rewrite TO`; `None` where that can't be converted.
+    fn rewritten_to(&self, line: &CaddyLine, to: &str, scope: &Scope) -> Option<Plug> {
+        let (path, query) = to.split_once('?').map_or((to, None), |(path, query)| (path, Some(query)));
+        let own = query.map(|query| query.strip_suffix("{query}").unwrap_or(query));
+        let keeps = query.is_none() || own != query;
+        let own = own.map(|own| own.trim_end_matches('&')).filter(|own| !own.is_empty());
+        let whole = own.map_or_else(|| path.to_owned(), |own| format!("{path}?{own}"));
+        let regex = self.path_regex(line, scope);
+        let of_groups = regex.and_then(|regex| groups::replaced(&whole, &regex));
+        let mut rewrite = of_groups.or_else(|| prepended(&whole)).or_else(|| {
+            let path = matchers::template(&whole)?;
+            let is_path = path.starts_with('/') || path.starts_with("${request.path}");
+            is_path.then(|| draft!(Rewrite { path }))
+        })?;
+        if !keeps {
+            rewrite.query(draft!(QueryChanges { remove_all: true }));
+        }
+        Some(Plug::of(rewrite))
+    }
+
     /// `rewrite TO` and `uri OPERATION …`.
     fn rewrites(
         &mut self,
@@ -220,28 +237,7 @@ impl Caddy<'_> {
         steps: &mut Vec<RouteStep>,
     ) {
         let made = match (line.name(), words) {
-            ("rewrite", [to]) => {
-                let (path, query) =
-                    to.split_once('?').map_or((*to, None), |(path, query)| (path, Some(query)));
-                let own = query.map(|query| query.strip_suffix("{query}").unwrap_or(query));
-                let keeps = query.is_none() || own != query;
-                let own = own.map(|own| own.trim_end_matches('&')).filter(|own| !own.is_empty());
-                let whole = own.map_or_else(|| path.to_owned(), |own| format!("{path}?{own}"));
-                let whole = whole.as_str();
-                let regex = self.path_regex(line, scope);
-                let of_groups = regex.and_then(|regex| groups::replaced(whole, &regex));
-                let whole = of_groups.or_else(|| prepended(whole)).or_else(|| {
-                    let path = matchers::template(whole)?;
-                    let path = if path.starts_with("${request.path}") { format!("/{path}") } else { path };
-                    path.starts_with('/').then(|| draft!(Rewrite { path }))
-                });
-                whole.map(|mut rewrite| {
-                    if !keeps {
-                        rewrite.query(draft!(QueryChanges { remove_all: true }));
-                    }
-                    Plug::of(rewrite)
-                })
-            }
+            ("rewrite", [to]) => self.rewritten_to(line, to, scope),
             ("uri", ["strip_prefix", prefix]) if !prefix.contains('{') => {
                 if prefix.ends_with('/') {
                     let why =
@@ -387,33 +383,18 @@ impl Caddy<'_> {
             config.listing(true);
         }
         match inner("index") {
+            // A candidate that does not end in a slash is a file.
+            _ if scope.tries.as_deref().is_some_and(finds_files_only) => config.index([""; 0]),
             Some(index) => config.index(index.arguments()),
             None => config.index(["index.html", "index.txt"]),
         }
         if let Some(tries) = &scope.tries {
-            let plain: Vec<String> = tries
-                .iter()
-                .filter(|it| !matches!(it.as_str(), "{path}/" | "=404"))
-                .map(|it| StaticFiles::below_root(it, "{path}"))
-                .collect();
-            let good = plain.iter().all(|it| !it.replace("{path}", "").contains(['{', '=']));
-            if !good || plain.is_empty() {
-                self.out.not_converted(
-                    line.at,
-                    line.text(),
-                    "its `try_files` can't be converted; it answers 503",
-                    "",
-                );
+            let Some(files) = tried_files(tries) else {
+                let why = "its `try_files` can't be converted; it answers 503";
+                self.out.not_converted(line.at, line.text(), why, "");
                 return RouteEnd::new(line.at, To::Closed);
-            }
-            let mut plain = plain;
-            plain.retain(|it| {
-                it.matches("{path}").count() <= 1 && (it.contains("{path}") || !it.ends_with('/'))
-            });
-            if plain.is_empty() {
-                plain.push("{path}".to_owned());
-            }
-            config.try_files(plain);
+            };
+            config.try_files(files);
         }
         self.out.converted(line.at, line.text());
         let mut ending = RouteEnd::new(line.at, To::Files(config));
@@ -424,4 +405,32 @@ impl Caddy<'_> {
         }
         ending
     }
+}
+
+/// The candidates of a `try_files` before a `file_server`; `None` where one of them can't be converted.
+fn tried_files(tries: &[String]) -> Option<Vec<String>> {
+    let mut files: Vec<String> = tries
+        .iter()
+        .filter(|it| !matches!(it.as_str(), "{path}/" | "=404"))
+        .map(|it| StaticFiles::below_root(it, "{path}"))
+        .collect();
+    let is_plain = |it: &String| !it.replace("{path}", "").contains(['{', '=']);
+    if files.is_empty() || !files.iter().all(is_plain) {
+        return None;
+    }
+    files.retain(|it| it.matches("{path}").count() <= 1 && (it.contains("{path}") || !it.ends_with('/')));
+    if files.is_empty() {
+        files.push("{path}".to_owned());
+    }
+    Some(files)
+}
+
+/// Whether a request for a folder gets none of its index files: no candidate is a folder, and the path that is left when none
+/// exists is another one, or none.
+fn finds_files_only(tries: &[String]) -> bool {
+    let is_folder = |it: &String| it.contains("{path}") && it.ends_with('/');
+    let leads_elsewhere = |it: &String| {
+        it == "=404" || it.contains("{path}") && !it.trim_start_matches('/').starts_with("{path}")
+    };
+    !tries.iter().any(is_folder) && tries.iter().any(leads_elsewhere)
 }

@@ -185,33 +185,8 @@ impl Haproxy<'_, '_> {
         );
     }
 
-    fn balance(&mut self, section: &Section, made: &mut Upstream) {
-        let line = section.first(&["balance"]);
-        let algorithm = match line.map_or("roundrobin", |line| line.word(1)) {
-            "roundrobin" | "static-rr" => "weighted_round_robin",
-            "leastconn" => "least_connections",
-            "source" => "consistent_hashing",
-            "random" => "power_of_two",
-            other => {
-                let header = other.strip_prefix("hdr(").map(|name| name.trim_end_matches(')'));
-                match header {
-                    Some(name) => {
-                        made.hash_on(format!("header:{}", name.to_ascii_lowercase()));
-                        "consistent_hashing"
-                    }
-                    None => {
-                        let why = format!("`{other}` is not known: servers are taken in turn");
-                        self.out.partial(
-                            line.map(|it| it.at).unwrap_or_default(),
-                            format_args!("balance {other}"),
-                            why,
-                            "",
-                        );
-                        "weighted_round_robin"
-                    }
-                }
-            }
-        };
+    /// What keeps clients at their servers: `cookie`.
+    fn sticky(&mut self, section: &Section, algorithm: &str, made: &mut Upstream) {
         let cookie = section.lines.iter().find(|line| line.name() == "cookie");
         match cookie {
             Some(cookie) if section.is_tcp() => {
@@ -248,6 +223,36 @@ impl Haproxy<'_, '_> {
             ),
             None => {}
         }
+    }
+
+    fn balance(&mut self, section: &Section, made: &mut Upstream) {
+        let line = section.first(&["balance"]);
+        let algorithm = match line.map_or("roundrobin", |line| line.word(1)) {
+            "roundrobin" | "static-rr" => "weighted_round_robin",
+            "leastconn" => "least_connections",
+            "source" => "consistent_hashing",
+            "random" => "power_of_two",
+            other => {
+                let header = other.strip_prefix("hdr(").map(|name| name.trim_end_matches(')'));
+                match header {
+                    Some(name) => {
+                        made.hash_on(format!("header:{}", name.to_ascii_lowercase()));
+                        "consistent_hashing"
+                    }
+                    None => {
+                        let why = format!("`{other}` is not known: servers are taken in turn");
+                        self.out.partial(
+                            line.map(|it| it.at).unwrap_or_default(),
+                            format_args!("balance {other}"),
+                            why,
+                            "",
+                        );
+                        "weighted_round_robin"
+                    }
+                }
+            }
+        };
+        self.sticky(section, algorithm, made);
         made.algorithm(algorithm);
         for line in section.lines.iter().filter(|line| line.name() == "stick" || line.name() == "stick-table")
         {

@@ -37,12 +37,8 @@ impl<'d> Nginx<'_> {
             {
                 return passed;
             }
-            self.out.not_converted(
-                at,
-                place,
-                "it neither passes on nor answers; it answers 503",
-                "say where its files are",
-            );
+            let why = "it neither passes on nor answers; it answers 503";
+            self.out.not_converted(at, place, why, "say where its files are");
             return answer(To::Closed);
         };
         let what = format!("{place}: {}", root.map(ToString::to_string).unwrap_or_default());
@@ -53,12 +49,8 @@ impl<'d> Nginx<'_> {
             || alias.is_some() && !is_prefix
             || !path.is_absolute()
         {
-            self.out.not_converted(
-                at,
-                what,
-                "these files can't be served here; it answers 503",
-                "use the plugin `static_files`",
-            );
+            let why = "these files can't be served here; it answers 503";
+            self.out.not_converted(at, what, why, "use the plugin `static_files`");
             return answer(To::Closed);
         }
         if let (LocationKind::Prefix(own), Some(alias)) = (way, alias)

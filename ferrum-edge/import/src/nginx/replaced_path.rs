@@ -31,7 +31,7 @@ pub(super) fn replaced(regex: &str, to: &str) -> Option<What> {
     let is_path = is_plain(&to)
         && (from.is_empty() || from.starts_with('/'))
         && (to.ends_with('/') == from.ends_with('/'));
-    (is_whole || is_path).then(|| What::Replace { from, to })
+    (is_whole || is_path).then_some(What::Replace { from, to })
 }
 
 /// The text before the only group of a regex that fits whole paths, and whether its last slash is the first of the group.

@@ -5,6 +5,14 @@ use crate::draft::{Proxy, Target, Upstream, draft};
 use crate::text;
 use crate::tree::Node;
 
+/// The targets of a service.
+fn stream_targets(servers: Option<&Node>) -> Vec<Target> {
+    let addresses =
+        servers.map_or(&[][..], Node::items).iter().filter_map(|server| server.text_of("address"));
+    let targets = addresses.filter_map(text::host_port);
+    targets.filter_map(|(host, port)| Some(draft!(Target { host, port: port? }))).collect()
+}
+
 impl Traefik<'_> {
     /// Routers of TCP and UDP, each with the port of its entry point.
     pub(super) fn streams(&mut self, document: &Node) {
@@ -12,14 +20,8 @@ impl Traefik<'_> {
             for (name, router) in document.path(&[kind, "routers"]).map_or(&[][..], Node::entries) {
                 let what = format!("{kind} router {name}");
                 let service = router.text_of("service").unwrap_or(name);
-                let servers = document
-                    .path(&[kind, "services", service, "loadBalancer", "servers"])
-                    .map_or(&[][..], Node::items);
-                let targets: Vec<Target> = servers
-                    .iter()
-                    .filter_map(|server| server.text_of("address").and_then(text::host_port))
-                    .filter_map(|(host, port)| Some(draft!(Target { host, port: port? })))
-                    .collect();
+                let servers = document.path(&[kind, "services", service, "loadBalancer", "servers"]);
+                let targets = stream_targets(servers);
                 let names =
                     router.text_of("rule").map_or_else(|| Some(vec!["*".to_owned()]), rule::server_names);
                 let guarded = !router.texts("middlewares").is_empty();

@@ -161,5 +161,5 @@ plugin_configs:
     );
     let checked = ferrum_edge(&folder).arg("check").output().unwrap();
     let said = String::from_utf8_lossy(&checked.stdout).into_owned();
-    assert!(checked.status.code() == Some(3) && said.contains("from a database"), "{said}");
+    assert!(checked.status.code() == Some(3) && said.contains("only gateways in database mode"), "{said}");
 }

@@ -103,8 +103,6 @@ fn a_last_good_configuration_that_could_not_be_kept_is_kept_once_it_can_be() {
     std::fs::remove_dir(&beside).unwrap();
     until("it is kept without another change", || edge.standing()["last_good"]["revision"] == revision);
     assert_eq!(edge.standing()["last_good_problem"], Value::Null);
-    edge.gateway.signal("KILL");
-    edge.gateway.wait();
     drop(plane);
     edge.restart();
     assert_eq!(edge.get("/").text, "two");

@@ -14,12 +14,13 @@ use gateway_core::plugin::world::files::Files;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::plugin::world::redis::{RedisAttempt, RedisHolder};
 use gateway_core::plugin::world::tasks::TaskControl;
-use redis::{RedisError, Value};
+use redis::Value;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 
 use super::connect::{ConnectError, GIVE_UP, RedisConnection, connect};
+use super::outcome::{CommandError, CommandOutcome, Refusal};
 use super::{Away, Command, MAX_LATE, MAX_QUEUED};
 
 /// Commands of a cluster that fail in a row before it is connected to anew.
@@ -451,62 +452,14 @@ async fn changed(servers: &mut watch::Receiver<RedisServers>, name: &str, server
     }
 }
 
-/// Errors of a server that answers: whoever asked learns that there is no answer, and the connection stays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refusal {
-    OutOfMemory,
-    NoPermission,
-    WrongType,
-    ScriptRuns,
-}
-
-impl Refusal {
-    fn of(error: &RedisError) -> Option<Self> {
-        Some(match error.code()? {
-            "OOM" => Self::OutOfMemory,
-            "NOPERM" => Self::NoPermission,
-            "WRONGTYPE" => Self::WrongType,
-            "BUSY" => Self::ScriptRuns,
-            _ => return None,
-        })
-    }
-}
-
-/// Why a command was not answered.
-#[derive(Debug, thiserror::Error)]
-enum CommandError {
-    #[error("no answer in time")]
-    Late,
-    #[error(transparent)]
-    Redis(#[from] RedisError),
-}
-
-/// What became of a command.
-enum CommandOutcome {
-    Answered,
-    /// The server answers, and does not carry it out.
-    Refused(Refusal, RedisError),
-    /// One node of several failed.
-    NodeFailed(CommandError),
-    /// The connection is of no more use.
-    Lost(CommandError),
-}
-
-impl CommandOutcome {
-    fn failed(error: CommandError, has_nodes: bool) -> Self {
-        if has_nodes { Self::NodeFailed(error) } else { Self::Lost(error) }
-    }
-}
-
 async fn send(mut connection: RedisConnection, question: Question, limit: Duration) -> CommandOutcome {
     let Question { command, answer } = question;
     let mut call = command.script.prepare_invoke();
     command.keys.iter().for_each(|key| _ = call.key(key));
     command.arguments.iter().for_each(|argument| _ = call.arg(argument.as_slice()));
     let has_nodes = connection.has_nodes();
-    let result = match tokio::time::timeout(limit, connection.invoke(&call)).await {
-        Ok(result) => result,
-        Err(_) => return CommandOutcome::failed(CommandError::Late, has_nodes),
+    let Ok(result) = tokio::time::timeout(limit, connection.invoke(&call)).await else {
+        return CommandOutcome::failed(CommandError::Late, has_nodes);
     };
     match result {
         // Whoever asked may have gone.

@@ -107,7 +107,7 @@ fn test_all() -> Result<(), String> {
     let unsteady = run_again(failures.into_inner().unwrap_or_else(PoisonError::into_inner))?;
     run(cargo().args(["test", "--workspace", "--doc"]))?;
     if !unsteady.is_empty() {
-        println!("\nxtask: failed beside other tests, and passed alone: {}", unsteady.join(", "));
+        eprintln!("\nxtask: failed beside other tests, and passed alone: {}", unsteady.join(", "));
     }
     Ok(())
 }
