@@ -95,16 +95,15 @@ impl Gateway {
         let world = compiler.registry().world();
         let sinks = Sinks::build(&settings.log_sinks, world).map_err(StartError::LogSinks)?;
         let telemetry = Arc::new(Telemetry::with_sinks(workers, &settings, sinks)?);
-        let pushes = Pushes::build(&settings.metrics_push, telemetry.started().1, world)
-            .map_err(StartError::LogSinks)?;
+        let begun = telemetry.started().1;
+        let pushes = Pushes::build(&settings.metrics_push, begun, world).map_err(StartError::LogSinks)?;
         let audit = Arc::new(Recorder::new(telemetry.control.audit.clone()));
         audit.log_to(settings.audit_log.as_deref())?;
         telemetry.applied(&compiled);
         world.use_redis(settings.redis.as_ref());
         compiler.adopt(&compiled);
-        let (streams, snapshot) = (StreamPorts::default(), &compiled.snapshot);
-        let stream_ports =
-            streams.prepare(snapshot, &compiled.put, &frontend, workers, &mut inherited, ports)?;
+        let (streams, snapshot, new) = (StreamPorts::default(), &compiled.snapshot, &compiled.put);
+        let stream_ports = streams.prepare(snapshot, new, &frontend, workers, &mut inherited, ports)?;
         let revision = watch::Sender::new(compiled.snapshot.revision);
         let (mut shared, inboxes) = SharedByWorkers::new(compiled.snapshot, workers);
         shared.client_trust = frontend.client_trust();

@@ -179,6 +179,21 @@ async fn rewrites_and_routes() {
     .await;
 }
 
+/// Files that are there, hidden, missing, and without their ending.
+const FILE_PATHS: &[&str] = &[
+    "/",
+    "/index.html",
+    "/a.txt",
+    "/a",
+    "/.git/config",
+    "/x.bak",
+    "/sub/.git",
+    "/gitx",
+    "/.gitx",
+    "/none",
+    "/odd/x",
+];
+
 #[tokio::test]
 async fn files_and_balancing() {
     run(
@@ -219,19 +234,7 @@ http://unknown.test:@PORT@ {
 ",
         Case {
             hosts: &["files.test", "app.test", "below.test", "hidden.test", "many.test", "unknown.test"],
-            paths: &[
-                "/",
-                "/index.html",
-                "/a.txt",
-                "/a",
-                "/.git/config",
-                "/x.bak",
-                "/sub/.git",
-                "/gitx",
-                "/.gitx",
-                "/none",
-                "/odd/x",
-            ],
+            paths: FILE_PATHS,
             methods: &["GET"],
             known: &[
                 ("unknown.test", "@odd"),
