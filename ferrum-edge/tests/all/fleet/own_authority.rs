@@ -184,8 +184,9 @@ fn files_that_are_no_authority_are_refused_with_the_reason() {
 fn an_edge_whose_certificate_has_ended_tells_what_to_do() {
     // Certificates of edges end no later than their authority.
     let short = Duration::from_secs(20);
-    let ends = since_1970() + short;
     let (certificate, key) = self_signed(&authority("Example fleet", short));
+    // Times in certificates are whole seconds.
+    let ends = since_1970() + short + Duration::from_secs(1);
     let plane = Plane::with_authority(&certificate, &key);
     plane.write(&answering("all", "/", "one"));
     let mut edge = Edge::start(&plane.invite("ann", "default"));
