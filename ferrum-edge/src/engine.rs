@@ -11,14 +11,13 @@ pub(crate) mod tasks;
 pub(crate) mod tls;
 pub(crate) mod unix_socket;
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gateway_core::config::changes::Changes;
-use gateway_core::config::model::{Id, Model, Settings};
+use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::limit::Busyness;
 use gateway_core::metrics::MetricVisitor;
@@ -254,17 +253,6 @@ impl Engine {
                 Err(error)
             }
         }
-    }
-
-    /// Proxies that answer nothing, or not on their ports, and why.
-    pub(crate) fn closed_proxies(&self) -> BTreeMap<Id, String> {
-        let snapshot = self.snapshot();
-        let quarantined = snapshot.quarantined.iter();
-        let quarantined =
-            quarantined.filter_map(|(id, route)| Some((id.clone(), route.quarantine.as_ref()?.to_string())));
-        let mut closed = self.streams.failed();
-        closed.extend(quarantined);
-        closed
     }
 
     /// Opens ports that could not be opened before, where that is possible now.

@@ -1,6 +1,6 @@
 //! Puts configurations of a control plane in use, each by its difference to the one before, in one swap.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -60,6 +60,17 @@ fn broken(catalog: &Catalog, unknown: &[DocumentKey]) -> impl Iterator<Item = Br
     unknown.chain(broken)
 }
 
+/// Proxies that answer nothing, or not on their ports, and why.
+fn closed_proxies(engine: &Engine) -> BTreeMap<Id, String> {
+    let snapshot = engine.snapshot();
+    let mut closed = engine.streams.failed();
+    closed.extend(snapshot.quarantined.iter().filter_map(|(id, route)| {
+        let problems = route.quarantine.as_ref()?;
+        Some((id.clone(), problems.to_string()))
+    }));
+    closed
+}
+
 fn first_of(all: Vec<BrokenObject>) -> Findings {
     let count = all.len() as u64;
     Findings { broken: all.into_iter().take(MAX_BROKEN).collect(), count }
@@ -81,7 +92,7 @@ impl Applier {
     pub(super) fn findings(&self) -> Findings {
         let mut all: Vec<BrokenObject> = broken(&self.catalog, &self.unknown).collect();
         let known: BTreeSet<DocumentKey> = all.iter().map(|object| object.key.clone()).collect();
-        let closed = self.engine.closed_proxies().into_iter();
+        let closed = closed_proxies(&self.engine).into_iter();
         let closed = closed.map(|(id, reason)| BrokenObject {
             key: DocumentKey::new(ObjectKind::Proxies.as_str(), id.as_str()),
             reason,
