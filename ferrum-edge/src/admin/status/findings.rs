@@ -134,11 +134,6 @@ impl Findings {
             let remedy = "start it; the last configuration is in use, and changes are refused";
             self.error("database_away", &text(&database["location"]), message, remedy);
         }
-        let copy = &database["last_good"];
-        if let Some(why) = copy["problem"].as_str() {
-            let remedy = "check the folder and its rights; a restart without the database needs this copy";
-            self.add(Severity::Warning, "last_good_unwritable", &text(&copy["path"]), why.to_owned(), remedy);
-        }
         for object in each(&database["broken"]) {
             let about = format!("{}.{}", text(&object["kind"]), text(&object["id"]));
             let problems: Vec<_> = each(&object["problems"]).map(text).collect();

@@ -65,7 +65,7 @@ fn each_trouble_is_one_finding_with_its_cause() {
         ),
         Case(
             json!({ "database": { "last_good": { "path": "/var/copy", "problem": "read-only file system" } } }),
-            &[["warning", "last_good_unwritable", "/var/copy", "read-only file system"]],
+            &[["error", "last_good_unsaved", "/var/copy", "read-only file system"]],
         ),
         Case(json!({ "database": { "last_good": { "path": "/var/copy", "problem": null } } }), &[]),
     ];
