@@ -20,11 +20,11 @@ pub(crate) async fn connect(
     let Some(rules) = rules else { return TcpStream::connect(address).await };
     let protocol = if rules.mptcp { Protocol::MPTCP } else { Protocol::TCP };
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(protocol));
-    let socket = if rules.mptcp { socket.map_err(named("backend_mptcp"))? } else { socket? };
+    let socket = if rules.mptcp { socket.map_err(with_setting("backend_mptcp"))? } else { socket? };
     bind(&socket, address, rules, client)?;
     if rules.user_timeout.is_some() {
         let set = socket.set_tcp_user_timeout(rules.user_timeout);
-        set.map_err(named("backend_tcp_user_timeout"))?;
+        set.map_err(with_setting("backend_tcp_user_timeout"))?;
     }
     let socket = TcpSocket::from_std_stream(std::net::TcpStream::from(OwnedFd::from(socket)));
     socket.connect(address).await
@@ -50,7 +50,7 @@ pub(crate) fn datagrams(
 
 fn bind(socket: &Socket, target: SocketAddr, rules: &SocketRules, client: Option<IpAddr>) -> io::Result<()> {
     if let Some(interface) = &rules.interface {
-        socket.bind_device(Some(interface.as_bytes())).map_err(named("backend_interface"))?;
+        socket.bind_device(Some(interface.as_bytes())).map_err(with_setting("backend_interface"))?;
     }
     let client = client.filter(|_| rules.transparent).map(|client| client.to_canonical());
     let Some(source) = client.or(rules.source) else { return Ok(()) };
@@ -60,13 +60,13 @@ fn bind(socket: &Socket, target: SocketAddr, rules: &SocketRules, client: Option
     }
     let setting = if client.is_some() { "backend_transparent" } else { "backend_source_address" };
     if rules.transparent {
-        set_transparent(socket, source.is_ipv4()).map_err(named("backend_transparent"))?;
+        set_transparent(socket, source.is_ipv4()).map_err(with_setting("backend_transparent"))?;
     }
-    socket.bind(&SockAddr::from(SocketAddr::new(source, 0))).map_err(named(setting))
+    socket.bind(&SockAddr::from(SocketAddr::new(source, 0))).map_err(with_setting(setting))
 }
 
 /// The kernel's error with the setting that it is about: a machine may lose an address or an interface at any time.
-fn named(setting: &'static str) -> impl Fn(io::Error) -> io::Error {
+fn with_setting(setting: &'static str) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{setting}: {error}"))
 }
 

@@ -32,8 +32,8 @@ const HANDOVER_MARGIN: usize = 2;
 impl Worker {
     /// Works until told to stop. To be run on a runtime of its own thread.
     pub async fn run(self: Arc<Self>, mut orders: mpsc::UnboundedReceiver<Order>, mut inbox: Inbox) {
-        self.shared.overload.collected().count_on_this_thread();
-        crate::calls::lend(self.outbound.clone(), &self.shared);
+        self.shared().overload.collected().count_on_this_thread();
+        crate::calls::lend(self.outbound().clone(), self.shared());
         let mut sockets = Sockets::default();
         let mut sweep = tokio::time::interval(SWEEP);
         sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -49,10 +49,10 @@ impl Worker {
                     }
                     Err(error) => tracing::warn!(%error, "a connection was lost between workers"),
                 },
-                _ = sweep.tick() => self.caught("pool_sweep", || self.outbound.sweep()),
+                _ = sweep.tick() => self.caught("pool_sweep", || self.outbound().sweep()),
             }
         }
-        self.pipeline.end();
+        self.pipeline().end();
         self.registry.abort();
         // Clients over QUIC are told: the tasks that end drop their connections, and quinn's own send what is left to say.
         for _ in 0..LAST_TURNS {
@@ -99,13 +99,13 @@ impl Worker {
                 sockets.quic_drains.send_replace(true);
                 self.registry.drain();
                 if self.snapshot().settings.drain_streams == DrainStreams::Close {
-                    self.pipeline.drain();
+                    self.pipeline().drain();
                 }
                 sockets.drained = true;
-                self.shared.worker_drained();
+                self.shared().worker_drained();
             }
             Order::EndExchanges => {
-                self.pipeline.end();
+                self.pipeline().end();
                 self.registry.abort_exchanges();
             }
             Order::Stop => {}
@@ -133,12 +133,12 @@ impl Worker {
         for _ in 0..MAX_BACKLOG {
             let Ok((tcp, peer)) = socket.accept() else { return };
             let peer = peer.as_socket().unwrap_or(UNIX_ADDRESS);
-            let Some(permit) = self.shared.overload.connection() else { return self.recorder.refused() };
+            let Some(permit) = self.shared().overload.connection() else { return self.recorder.refused() };
             self.recorder.accepted();
             if tcp.set_nonblocking(true).is_ok()
                 && let Ok(tcp) = TcpStream::from_std(tcp.into())
             {
-                self.serve(tcp, peer, entrance.clone(), permit, self.shared.load(self.index));
+                self.serve(tcp, peer, entrance.clone(), permit, self.shared().load(self.index()));
             }
         }
     }
@@ -153,25 +153,25 @@ impl Worker {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Display + Send + 'static,
     {
-        tokio::spawn(self.shared.tasks.clone().supervise(name, start))
+        tokio::spawn(self.shared().tasks.clone().supervise(name, start))
     }
 
     /// Does something on the worker's own task, which a panic must not end.
     fn caught(&self, name: &'static str, work: impl FnOnce()) {
         if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(work)) {
-            self.shared.tasks.caught(name, &*payload);
+            self.shared().tasks.caught(name, &*payload);
             self.recorder.panicked();
         }
     }
 
     /// Serves an accepted connection here, or hands it to a worker with clearly fewer.
     pub(crate) fn place(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entrance: &Entrance) {
-        if !self.shared.overload.has_descriptor_for_client(tcp.as_raw_fd()) {
+        if !self.shared().overload.has_descriptor_for_client(tcp.as_raw_fd()) {
             tracing::error!("a connection was refused: nearly all file descriptors are in use");
             self.recorder.refused();
             return drop(tcp.set_zero_linger());
         }
-        let Some(permit) = self.shared.overload.connection() else {
+        let Some(permit) = self.shared().overload.connection() else {
             self.recorder.refused();
             // Reset rather than linger: at the ceiling every byte of state counts.
             drop(tcp.set_zero_linger());
@@ -179,18 +179,18 @@ impl Worker {
         };
         self.recorder.accepted();
         let mine = self.registry.len();
-        let (idlest, fewest) = self.shared.idlest();
-        if idlest == self.index || mine < fewest + HANDOVER_MARGIN {
-            return self.serve(tcp, peer, entrance.clone(), permit, self.shared.load(self.index));
+        let (idlest, fewest) = self.shared().idlest();
+        if idlest == self.index() || mine < fewest + HANDOVER_MARGIN {
+            return self.serve(tcp, peer, entrance.clone(), permit, self.shared().load(self.index()));
         }
         let Ok(tcp) = tcp.into_std() else { return };
-        let load = self.shared.load(idlest);
+        let load = self.shared().load(idlest);
         let accepted = Accepted { tcp, peer, entrance: entrance.clone(), permit, load };
-        if let Err(refused) = self.shared.inboxes[idlest].try_send(accepted) {
+        if let Err(refused) = self.shared().inboxes[idlest].try_send(accepted) {
             let accepted = refused.into_inner();
             if let Ok(tcp) = TcpStream::from_std(accepted.tcp) {
                 let Accepted { entrance, permit, .. } = accepted;
-                self.serve(tcp, peer, entrance, permit, self.shared.load(self.index));
+                self.serve(tcp, peer, entrance, permit, self.shared().load(self.index()));
             }
         }
     }
@@ -230,7 +230,7 @@ impl Worker {
         self.recorder.accepted();
         let entry = Arc::new(ConnectionControl::default());
         let number = self.registry.add(entry.clone());
-        let load = self.shared.load(self.index);
+        let load = self.shared().load(self.index());
         let open = OpenConnection { worker: self.clone(), number, _permit: permit, _load: load };
         let task = tokio::spawn(async move {
             let worker = open.worker.clone();

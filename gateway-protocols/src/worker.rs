@@ -29,10 +29,10 @@ pub use shared::{Inbox, Inboxes, SharedByWorkers};
 
 /// One worker.
 pub struct Worker {
-    pub(crate) index: usize,
-    pub(crate) shared: Arc<SharedByWorkers>,
-    pub(crate) pipeline: Pipeline<Outbound>,
-    pub(crate) outbound: Outbound,
+    index: usize,
+    shared: Arc<SharedByWorkers>,
+    pipeline: Pipeline<Outbound>,
+    outbound: Outbound,
     pub(crate) registry: Registry,
     pub(crate) recorder: Arc<dyn ConnectionRecorder>,
     records: Arc<dyn Recorder>,

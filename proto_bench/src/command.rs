@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::backend::BackendError;
 use crate::driver::Fault;
-use crate::files::FileError;
 use crate::plan::TargetError;
+use crate::text_files::FileError;
 use crate::tls::TlsError;
 
 pub mod backend;

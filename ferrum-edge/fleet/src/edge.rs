@@ -172,8 +172,8 @@ impl EdgeCore {
         effects.push(EdgeEffect::Apply { from, to: configuration });
     }
 
-    /// What can't be used of what is served is something else now.
-    pub fn found(&mut self, findings: Findings) -> Vec<EdgeEffect> {
+    /// The edge has looked again at which served objects it can't use; a change goes to the control plane.
+    pub fn findings_changed(&mut self, findings: Findings) -> Vec<EdgeEffect> {
         if self.findings == findings {
             return Vec::new();
         }

@@ -165,7 +165,7 @@ pub(super) fn sync(args: &SyncArgs, registry: Registry) -> u8 {
     put(&args.apply, if args.prune { Rest::Deleted } else { Rest::Kept }, registry)
 }
 
-/// What becomes of objects that the file does not contain.
+/// What a command does with objects that the file does not contain.
 #[derive(Debug, Clone, Copy)]
 enum Rest {
     Kept,

@@ -30,16 +30,16 @@ impl SpecArgs {
 
     /// The file meant: as said, else the first there is.
     pub(super) fn path(&self) -> Option<PathBuf> {
-        self.said().or_else(|| PLACES.iter().map(PathBuf::from).find(|path| path.exists()))
+        self.specified().or_else(|| PLACES.iter().map(PathBuf::from).find(|path| path.exists()))
     }
 
     /// The same without the files of the whole machine.
     pub(super) fn path_here(&self) -> Option<PathBuf> {
         let mut places = PLACES.iter().map(PathBuf::from).filter(|path| path.is_relative());
-        self.said().or_else(|| places.find(|path| path.exists()))
+        self.specified().or_else(|| places.find(|path| path.exists()))
     }
 
-    fn said(&self) -> Option<PathBuf> {
+    fn specified(&self) -> Option<PathBuf> {
         self.spec.clone().or_else(|| std::env::var_os(OTHER_VARIABLE).map(PathBuf::from))
     }
 

@@ -6,10 +6,10 @@
 //! that came too late, nobody waits: it is decided at once as the plugin's `on_error` says.
 
 mod cluster;
+mod command_outcome;
 mod connect;
 mod framing;
 mod hub;
-mod outcome;
 mod settings;
 mod transport;
 

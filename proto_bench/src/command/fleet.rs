@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let database = args.database.clone().unwrap_or_else(|| format!("sqlite:{}", file.to_string_lossy()));
     let setup = gateway::control_plane_setup(&program, &stand.directory, edges, admin, &database, &token);
     for (path, text) in &setup.files {
-        crate::files::write_file(path, text)?;
+        crate::text_files::write_file(path, text)?;
     }
     let mut server = Server::start("control-plane", &setup.command, &stand.directory, &[])?;
     server.wait_listening(admin)?;
@@ -125,7 +125,7 @@ fn start_real(program: &Path, stand: &Stand, number: usize, invitation: &str) ->
     let setup = gateway::edge_setup(program, &directory, invitation);
     std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
     for (path, text) in &setup.files {
-        crate::files::write_file(path, text).map_err(|error| error.to_string())?;
+        crate::text_files::write_file(path, text).map_err(|error| error.to_string())?;
     }
     Server::start("edge", &setup.command, &directory, &[]).map_err(|error| error.to_string())
 }

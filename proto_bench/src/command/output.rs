@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::CommandError;
 use crate::command::ExitStatus;
-use crate::files::write_file;
 use crate::load_args::OutputArgs;
 use crate::report::{Document, Row, html, markdown, terminal};
+use crate::text_files::write_file;
 
 /// Writes everything and says how the program should end.
 ///

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::{CommandError, output};
 use crate::command::ExitStatus;
-use crate::files::write_file;
 use crate::report::{Document, html, markdown, terminal};
+use crate::text_files::write_file;
 
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]

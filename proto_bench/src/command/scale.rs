@@ -133,7 +133,7 @@ fn start(args: &Args, stand: &Stand, program: &Path) -> Result<Gateway, CommandE
         .unwrap_or_else(|| format!("sqlite://{}", stand.directory.join("ferrum.db").to_string_lossy()));
     let setup = gateway::database_setup(program, &stand.directory, proxy, admin, &database, &token);
     for (path, text) in &setup.files {
-        crate::files::write_file(path, text)?;
+        crate::text_files::write_file(path, text)?;
     }
     let mut server = Server::start("gateway", &setup.command, &stand.directory, &[])?;
     server.wait_listening(admin)?;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{Body, Row, SiteFile, Table};
 use crate::backend::answer;
-use crate::files::{FileError, write_file};
+use crate::text_files::{FileError, write_file};
 
 const LINE: usize = 76;
 

@@ -17,7 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::json;
 
-use crate::files::{FileError, write_file};
+use crate::text_files::{FileError, write_file};
 
 /// The secret of HS256, the same as in the tables.
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";

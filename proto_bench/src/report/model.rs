@@ -7,13 +7,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::FaultKind;
-use crate::files::{FileError, write_file};
 use crate::measure::counters::Counts;
 use crate::measure::machine::{self, Machine, Revision};
 use crate::measure::process::Role;
 use crate::measure::time;
 use crate::plan::{Expect, Load};
 use crate::report::marks;
+use crate::text_files::{FileError, write_file};
 
 mod from_outcome;
 mod json;

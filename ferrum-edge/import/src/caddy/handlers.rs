@@ -1,8 +1,8 @@
 //! The directives of a Caddyfile that do something with a request.
 
 use super::changes::{changed_by_tries, changed_headers, changed_target, prepended};
-use super::groups;
-use super::hidden::hidden;
+use super::hidden_files::hidden;
+use super::path_regex_groups;
 use super::responses::{encode, fixed, header_rules};
 use super::sites::Scope;
 use super::strips::StripScope;
@@ -148,7 +148,7 @@ impl Caddy<'_> {
         let plain = words.first().and_then(|to| matchers::template(to));
         let regex = self.path_regex(line, scope).filter(|_| plain.is_none());
         let to = match &regex {
-            Some(regex) => words.first().and_then(|to| groups::template(to, regex)),
+            Some(regex) => words.first().and_then(|to| path_regex_groups::template(to, regex)),
             None => plain,
         };
         let good = |to: &String| {
@@ -215,7 +215,7 @@ impl Caddy<'_> {
         let own = own.map(|own| own.trim_end_matches('&')).filter(|own| !own.is_empty());
         let whole = own.map_or_else(|| path.to_owned(), |own| format!("{path}?{own}"));
         let regex = self.path_regex(line, scope);
-        let of_groups = regex.and_then(|regex| groups::replaced(&whole, &regex));
+        let of_groups = regex.and_then(|regex| path_regex_groups::replaced(&whole, &regex));
         let mut rewrite = of_groups.or_else(|| prepended(&whole)).or_else(|| {
             let path = matchers::template(&whole)?;
             let is_path = path.starts_with('/') || path.starts_with("${request.path}");

@@ -304,7 +304,7 @@ impl Test {
         let (base, suffix) = ending(name).unwrap_or((name, ""));
         let how = self.how.as_deref().unwrap_or(suffix);
         match base {
-            "path" | "url" | "pathq" | "query" => self.request_line(base, how),
+            "path" | "url" | "pathq" | "query" => self.path_or_query(base, how),
             "hdr" | "req.hdr" | "req.fhdr" | "fhdr" | "shdr"
                 if argument.split(',').next().is_some_and(|it| it.eq_ignore_ascii_case("host")) =>
             {

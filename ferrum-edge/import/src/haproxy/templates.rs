@@ -43,7 +43,7 @@ pub(super) fn replacement(regex: &str, with: &str) -> Option<Replacement> {
     text::is_regex(&pattern).then(|| draft!(Replacement { pattern, with: made }))
 }
 
-/// `%[path]` or `%[path,regsub(REGEX,TO)]` between texts, as what becomes of paths that the regex is found in, and of others.
+/// `%[path]` or `%[path,regsub(REGEX,TO)]` between texts: the new path for paths in which the regex is found, and for others.
 pub(super) fn substituted(text: &str) -> Option<Vec<Replaced>> {
     if let Some(before) = put_before(text) {
         let to = format!("{}${{1}}", before.replace('$', "$$"));

@@ -172,7 +172,7 @@ async fn the_certificate_in_use_stays_accepted_however_often_another_is_asked_fo
     }
 }
 
-/// Nobody has to revoke an edge twice because it renewed its certificate or was renamed at the same moment.
+/// A revocation succeeds although the edge renews its certificate, or somebody renames it, at the same moment.
 #[tokio::test]
 async fn changes_of_one_edge_through_two_control_planes_are_all_made() {
     let database = Database::new("collisions").await;

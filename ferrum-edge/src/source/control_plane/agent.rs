@@ -327,12 +327,12 @@ impl Agent {
         }
     }
 
-    /// Tells of what can't be used any more, or can again, of what is served.
+    /// Reports to the control plane which served objects this edge can no longer use, or can use again.
     fn look(&mut self) {
         // While something is applied, its verdict tells.
         let found = self.applier.as_ref().and_then(|applier| Some(applier.try_lock().ok()?.findings()));
         if let Some(findings) = found {
-            let effects = self.core.found(findings);
+            let effects = self.core.findings_changed(findings);
             self.obey(effects);
         }
     }

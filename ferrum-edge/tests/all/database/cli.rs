@@ -131,7 +131,7 @@ fn files_go_to_a_gateway_and_come_back_the_same() {
     round_trip(&folder, &whom);
     refusals(&folder, &whom);
     assert_eq!(Client::new(gateway.http).get("/b", None).status, 502, "it is served");
-    // Who has no right to it is told so, and has used the command well.
+    // A caller without the right gets the code of a failure, not that of wrong usage.
     let stranger = ferrum_edge(&folder)
         .args(["apply", "less.yaml"])
         .args(&whom.0)

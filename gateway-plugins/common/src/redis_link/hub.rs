@@ -19,8 +19,8 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 
+use super::command_outcome::{CommandError, CommandOutcome, Refusal};
 use super::connect::{ConnectError, GIVE_UP, RedisConnection, connect};
-use super::outcome::{CommandError, CommandOutcome, Refusal};
 use super::{Away, Command, MAX_LATE, MAX_QUEUED};
 
 /// Commands of a cluster that fail in a row before it is connected to anew.

@@ -12,7 +12,6 @@ use crate::command::CommandError;
 use crate::command::measure::{Console, row as empty_row};
 use crate::command::run::note_limits;
 use crate::command::stand::{Stand, StandError, probe};
-use crate::files::write_file;
 use crate::measure::{Role, Watched, process};
 use crate::plan::{ExpectBody, Message, Method, Pace, Plan, Protocol, Target};
 use crate::process::{BackendProcess, Server};
@@ -21,6 +20,7 @@ use crate::replay::tokens::Tokens;
 use crate::replay::{Program, Row, Setup, Subject, Table, content};
 use crate::report::Document;
 use crate::report::model::{self, ReplayRow, Start, Verdict};
+use crate::text_files::write_file;
 
 /// How long an answer may take: as long as the published tests waited.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -12,10 +12,10 @@ use super::super::{CommandError, output};
 use super::{Args, cores};
 use crate::bulk::{BulkOutcome, BulkPlan, Carrier, Sink};
 use crate::command::ExitStatus;
-use crate::files::write_file;
 use crate::measure::machine;
 use crate::peers::gateway;
 use crate::process::{Server, find, pin_self};
+use crate::text_files::write_file;
 
 mod paths;
 mod show;

@@ -6,7 +6,7 @@ use crate::draft::Matcher;
 
 impl Test {
     /// When the path, the query or both together have one of the values.
-    pub(super) fn request_line(&self, name: &str, how: &str) -> Option<Cond> {
+    pub(super) fn path_or_query(&self, name: &str, how: &str) -> Option<Cond> {
         let path = |regex: String| Cond::path_is(Matcher::regex(regex));
         let query = |regex: String| Cond::query_string(Matcher::regex(regex));
         let is_listed = !self.values.is_empty() && how != "found";
