@@ -315,7 +315,7 @@ const ORDERS: &[Order] = &[
             "plan",
             "tls",
             "pace",
-            "files",
+            "text_files",
         ],
         climbs: &[],
     },
