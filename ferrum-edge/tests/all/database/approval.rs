@@ -8,7 +8,7 @@ use ferrum_edge::source::database::Database;
 use ferrum_edge::store::Engine;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client, target};
+use crate::client::{Answer, Client, target, until};
 use crate::database::grants::token_of;
 use crate::database::peers::{self, database};
 use crate::database::place::{ADMIN, Api, Folder, Running, WRITE, consumer, key_auth, proxy};
@@ -128,7 +128,11 @@ fn applied_once(one: &Running, other: &Running) {
     assert_eq!((&made["author"], &made["note"]), (&json!("ann"), &json!(note)));
     is(&approve(&mut bob, waiting), 409, "decided");
 
-    // Both persons are in the audit, and its chain is whole.
+    // Both persons are in the audit, and its chain is whole. Refused attempts are written beside their answers.
+    until("the refused attempts are there", || {
+        let page = ann.get("/v1/audit?actor=ann&outcome=refused").json();
+        !page["items"].as_array().unwrap().is_empty()
+    });
     let audit = ann.get("/v1/audit").json();
     let entries = audit["items"].as_array().unwrap();
     let of = |actor: &str, action: String| {
@@ -318,7 +322,8 @@ fn only_the_operator_applies_a_change_without_approval() {
     is(&running.api().ask("POST", &path, "", b""), 422, "no_reason");
     assert_eq!(running.api().ask("POST", &format!("{path}&note=fire"), "", b"").status, 200);
     assert_eq!(running.client().get("/a", None).status, 200);
-    let audit = ann.get("/v1/audit?actor=admin%20token").json();
+    // What was refused before is written beside its answers, and may come last.
+    let audit = ann.get("/v1/audit?actor=admin%20token&outcome=allowed").json();
     let note = format!("change {waiting}, applied without approval by admin token: fire");
     assert_eq!(audit["items"][0]["note"], note, "{audit}");
     let metrics = running.api().get("/metrics").text;
