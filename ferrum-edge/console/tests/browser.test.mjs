@@ -1,7 +1,7 @@
 // The console in Chromium, against real gateways: `npm run test:browser`.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { ADMIN, Gateway, READ, WRITE, field, fill, launch, logIn, open, press, shows, target, text, until, violations, visit } from './place.mjs';
+import { ADMIN, Gateway, READ, WRITE, field, fill, focusEditor, launch, logIn, open, press, shows, target, text, until, violations, visit } from './place.mjs';
 import { provider } from './provider.mjs';
 
 let browser;
@@ -226,9 +226,8 @@ test('YAML and form are the same object', async () => {
     const page = await visit(browser, gateway, ADMIN);
     await open(page, '#/plugins/api-key', field('/plugin_name'));
     await press(page, 'YAML');
-    await page.waitForFunction(() => document.querySelector('.code-editor')?.shadowRoot?.querySelector('.cm-content'));
     const type = async (words) => {
-      await page.evaluate(() => document.querySelector('.code-editor').shadowRoot.querySelector('.cm-content').focus());
+      await focusEditor(page);
       await page.keyboard.down('Control');
       await page.keyboard.press('End');
       await page.keyboard.up('Control');
@@ -653,9 +652,9 @@ test('only what the gateway accepts is called valid, and a stored object keeps i
     await fill(page, `${field('/id')} input`, 'abc');
     await shows(page, 'Valid', 'main [role=status]');
     await open(page, '#/routes/shop');
+    await shows(page, 'shop', 'main h1');
     await press(page, 'YAML');
-    await page.waitForSelector('.code-editor');
-    await page.click('.code-editor');
+    await focusEditor(page);
     await page.keyboard.down('Control');
     await page.keyboard.press('a');
     await page.keyboard.up('Control');

@@ -204,6 +204,15 @@ export async function open(page, hash, selector = 'main h1') {
   await page.waitForSelector(selector);
 }
 
+/** The YAML editor, which is loaded when it is first shown. */
+export async function focusEditor(page) {
+  await page.waitForFunction(() => {
+    const content = document.querySelector('.code-editor')?.shadowRoot?.querySelector('.cm-content');
+    content?.focus();
+    return content;
+  });
+}
+
 export const text = (page, selector = 'main') => page.$eval(selector, (node) => node.innerText);
 export const shows = (page, what, selector = 'main') =>
   until(`${selector} shows ${what}`, async () => (await text(page, selector)).includes(what)).catch(async (error) => {

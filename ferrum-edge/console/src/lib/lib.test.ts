@@ -4,6 +4,7 @@ import { matchesOf, withExclusion } from '../pages/firewall';
 import { fallback } from '../pages/settings';
 import { diffLines, merge } from './diff';
 import { cliLine, curlLine } from './commands';
+import { Echoes } from './echoes';
 import { percentile, quoted, seconds, span } from './format';
 import { inOrder, linesOf } from './match';
 import { batchOf, judge, located } from './objects';
@@ -246,4 +247,19 @@ test('a default is read to its end', () => {
     ['Required.', '–'],
   ];
   for (const [meaning, value] of cases) expect(fallback({ meaning } as any)).toBe(value);
+});
+
+test('what was typed is not taken for what somebody else wrote, however late it comes back', () => {
+  const rows: [typed: string[], comes: string[], own: boolean[]][] = [
+    [['a', 'ab', 'abc'], ['a', 'ab', 'abc'], [true, true, true]],
+    [['a', 'ab', 'abc'], ['abc', 'a'], [true, false]],
+    [['a', 'ab'], ['from the form', 'a'], [false, false]],
+    [['a', 'ab', 'a'], ['a', 'from the form'], [true, false]],
+    [[], ['a'], [false]],
+  ];
+  for (const [typed, comes, own] of rows) {
+    const echoes = new Echoes();
+    typed.forEach((text) => echoes.typed(text));
+    expect(comes.map((text) => echoes.has(text)), `${typed} ${comes}`).toEqual(own);
+  }
 });

@@ -1,12 +1,10 @@
 // The YAML view of an object, and the small one for values that no form fits.
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Echoes } from '../lib/echoes';
 import { fromYaml, toYaml } from '../lib/yaml';
 import type { Shape } from '../lib/schema';
 import { t } from '../strings';
 import type { Editor, Finding } from './code-editor';
-
-/** So long after it was typed, in milliseconds, a text may come back. */
-const ECHO = 1000;
 
 interface Props {
   text: string;
@@ -21,7 +19,7 @@ export function YamlEditor({ text, label, locked = false, shape, findings, chang
   const host = useRef<HTMLDivElement>(null);
   const editor = useRef<Editor | null>(null);
   // What was typed comes back as `text` a little later, when more has been typed: it must not be set again.
-  const typed = useRef(new Map<string, number>());
+  const echoes = useRef(new Echoes());
   const now = useRef({ text, shape, findings, changed, locked });
   now.current = { text, shape, findings, changed, locked };
   useEffect(() => {
@@ -29,7 +27,7 @@ export function YamlEditor({ text, label, locked = false, shape, findings, chang
     void import('./code-editor').then(({ start }) => {
       if (gone || !host.current) return;
       editor.current = start(host.current, now.current.text, label, now.current.locked, () => now.current.shape, (text) => {
-        typed.current.set(text, Date.now());
+        echoes.current.typed(text);
         now.current.changed(text);
       });
       editor.current.mark(now.current.findings);
@@ -41,9 +39,7 @@ export function YamlEditor({ text, label, locked = false, shape, findings, chang
     };
   }, []);
   useEffect(() => {
-    const since = Date.now() - ECHO;
-    for (const [text, at] of typed.current) if (at < since) typed.current.delete(text);
-    if (!typed.current.has(text)) editor.current?.set(text);
+    if (!echoes.current.has(text)) editor.current?.set(text);
   }, [text]);
   useEffect(() => editor.current?.mark(findings), [findings]);
   useEffect(() => editor.current?.lock(locked), [locked]);
