@@ -51,5 +51,6 @@ pub mod supervise;
 pub mod timer;
 pub mod tls;
 pub mod udp;
+mod udp_port;
 pub mod upstream;
 pub mod worker;

@@ -77,7 +77,8 @@ impl Worker {
             Order::Datagrams(socket, port, dtls) => {
                 sockets.keep_copy(&socket, Some(port));
                 let (worker, socket) = (self.clone(), Arc::new(socket));
-                let start = move || crate::udp::serve(worker.clone(), socket.clone(), port, dtls.clone());
+                let start =
+                    move || crate::udp_port::serve(worker.clone(), socket.clone(), port, dtls.clone());
                 sockets.datagrams.push((port, self.supervise("datagrams", start)));
             }
             Order::EndDatagrams(port) => {

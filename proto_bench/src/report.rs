@@ -8,6 +8,7 @@ pub mod model;
 pub mod numbers;
 pub mod published;
 pub mod summary;
+pub mod table;
 pub mod terminal;
 
 pub use model::{Document, ReportKind, Round, Row};

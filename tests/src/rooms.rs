@@ -79,6 +79,7 @@ const ORDERS: &[Order] = &[
             "probe",
             "calls",
             "downstream",
+            "udp_port",
             "worker",
             "entrance",
             "registry",
@@ -104,7 +105,7 @@ const ORDERS: &[Order] = &[
             "starttls",
             "load",
         ],
-        climbs: &[("udp", "worker", 2)],
+        climbs: &[],
     },
     Order {
         name: "gateway-plugins",

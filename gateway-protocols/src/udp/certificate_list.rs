@@ -1,23 +1,16 @@
 //! Certificate messages of DTLS 1.3 with more than one certificate, which the engine can't say by itself. The engine is given
 //! the whole list as if it were one certificate, with the heads of the later entries inside. What it says then has the
 //! right length and differs from the right message in the length of the first entry alone. Those three bytes are put
-//! right where the message is encrypted, and in the transcript.
+//! right where the message is encrypted ([`super::suites`]), and in the transcript.
 
-use std::sync::{Arc, LazyLock};
-
-use dimpl::CryptoError;
-use dimpl::crypto::{
-    Aad, Buf, Cipher, Dtls13CipherSuite, HashAlgorithm, Nonce, SupportedDtls13CipherSuite, TmpBuf, aws_lc_rs,
-};
 use rustls_pki_types::CertificateDer;
 
 use super::hello::{ByteReader, HANDSHAKE, three};
-use super::transcript::Transcript;
 
 const CERTIFICATE: usize = 11;
 /// Bytes of a list at most, as the engine has it. It keeps twelve records of a flight to say them again; beside the list there
 /// are five messages and a record more for each datagram that is full.
-pub(super) const MAX_LIST: usize = 6000;
+pub(crate) const MAX_LIST: usize = 6000;
 /// A handshake message's head in a record, with the place of the fragment.
 const FRAGMENT: usize = 12;
 /// Where the first entry's length is in the message's body: behind an empty context and the list's length.
@@ -25,7 +18,7 @@ const FIRST: usize = 4;
 
 /// How the certificate message differs from what the engine believes.
 #[derive(Debug)]
-pub(super) struct CertificateList {
+pub(crate) struct CertificateList {
     /// The list as the engine has it: one certificate.
     believed: Vec<u8>,
     /// The length of the first entry.
@@ -34,7 +27,7 @@ pub(super) struct CertificateList {
 
 impl CertificateList {
     /// A list of these, of which there must be at least one; `None` where they are too long.
-    pub(super) fn new(chain: &[CertificateDer<'_>]) -> Option<Self> {
+    pub(crate) fn new(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let (leaf, others) = chain.split_first()?;
         let mut believed = leaf.to_vec();
         for certificate in others {
@@ -47,7 +40,7 @@ impl CertificateList {
     }
 
     /// What the engine is to show as its certificate.
-    pub(super) fn believed(&self) -> &[u8] {
+    pub(crate) fn believed(&self) -> &[u8] {
         &self.believed
     }
 
@@ -79,7 +72,7 @@ impl CertificateList {
     }
 
     /// A transcript as the client knows it; `None` where nothing is to be put right.
-    pub(super) fn transcript(&self, engine: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn transcript(&self, engine: &[u8]) -> Option<Vec<u8>> {
         let at = self.place(engine)?;
         let mut right = engine.to_vec();
         right.get_mut(at..at + self.first.len())?.copy_from_slice(&self.first);
@@ -87,7 +80,7 @@ impl CertificateList {
     }
 
     /// Puts a record right before it is encrypted: a fragment of the message, with its kind behind it.
-    fn put_right(&self, record: &mut [u8]) {
+    pub(crate) fn put_right(&self, record: &mut [u8]) {
         let Some((kind, fragment)) = record.split_last_mut() else { return };
         if *kind != HANDSHAKE {
             return;
@@ -105,74 +98,6 @@ impl CertificateList {
                 *place = *byte;
             }
         }
-    }
-}
-
-/// aws-lc-rs' suites; those of a handshake with such a list put its records right.
-pub(super) fn suites() -> &'static [&'static dyn SupportedDtls13CipherSuite] {
-    static OURS: LazyLock<Vec<Suite>> = LazyLock::new(|| {
-        aws_lc_rs::default_provider().dtls13_cipher_suites.iter().copied().map(Suite).collect()
-    });
-    static SUITES: LazyLock<Vec<&'static dyn SupportedDtls13CipherSuite>> =
-        LazyLock::new(|| OURS.iter().map(|suite| suite as &dyn SupportedDtls13CipherSuite).collect());
-    &SUITES
-}
-
-#[derive(Debug)]
-struct Suite(&'static dyn SupportedDtls13CipherSuite);
-
-impl SupportedDtls13CipherSuite for Suite {
-    fn suite(&self) -> Dtls13CipherSuite {
-        self.0.suite()
-    }
-
-    fn hash_algorithm(&self) -> HashAlgorithm {
-        self.0.hash_algorithm()
-    }
-
-    fn key_len(&self) -> usize {
-        self.0.key_len()
-    }
-
-    fn iv_len(&self) -> usize {
-        self.0.iv_len()
-    }
-
-    fn tag_len(&self) -> usize {
-        self.0.tag_len()
-    }
-
-    fn min_protected_fragment_len(&self) -> usize {
-        self.0.min_protected_fragment_len()
-    }
-
-    fn create_cipher(&self, key: &[u8]) -> Result<Box<dyn Cipher>, CryptoError> {
-        let plain = self.0.create_cipher(key)?;
-        Ok(match Transcript::current_list() {
-            None => plain,
-            Some(list) => Box::new(Corrected { list, plain }),
-        })
-    }
-
-    fn encrypt_sn(&self, key: &[u8], sample: &[u8; 16]) -> [u8; 16] {
-        self.0.encrypt_sn(key, sample)
-    }
-}
-
-#[derive(Debug)]
-struct Corrected {
-    list: Arc<CertificateList>,
-    plain: Box<dyn Cipher>,
-}
-
-impl Cipher for Corrected {
-    fn encrypt(&mut self, plaintext: &mut Buf, aad: Aad, nonce: Nonce) -> Result<(), CryptoError> {
-        self.list.put_right(plaintext);
-        self.plain.encrypt(plaintext, aad, nonce)
-    }
-
-    fn decrypt(&mut self, ciphertext: &mut TmpBuf<'_>, aad: Aad, nonce: Nonce) -> Result<(), CryptoError> {
-        self.plain.decrypt(ciphertext, aad, nonce)
     }
 }
 

@@ -11,7 +11,7 @@ use super::stray::AddressPair;
 
 /// Keys of sessions by the addresses that these have.
 #[derive(Default)]
-pub(super) struct ClientTable {
+pub(crate) struct ClientTable {
     hasher: RandomState,
     known: HashTable<KnownSession>,
 }
@@ -23,19 +23,19 @@ struct KnownSession {
 }
 
 /// Tells the addresses of the session with a key.
-pub(super) fn addresses(sessions: &Slab<Session>) -> impl Fn(u64) -> Option<AddressPair> {
+pub(crate) fn addresses(sessions: &Slab<Session>) -> impl Fn(u64) -> Option<AddressPair> {
     |key| sessions.get(slot_of(key)).map(|session| session.pair)
 }
 
 impl ClientTable {
     /// The session of these addresses.
-    pub(super) fn get(&self, pair: AddressPair, of: impl Fn(u64) -> Option<AddressPair>) -> Option<u64> {
+    pub(crate) fn get(&self, pair: AddressPair, of: impl Fn(u64) -> Option<AddressPair>) -> Option<u64> {
         let hash = self.hasher.hash_one(pair);
         self.known.find(hash, |known| known.is(hash, pair, &of)).map(|known| known.key)
     }
 
     /// Registers a session; the one that had its addresses is returned.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         pair: AddressPair,
         key: u64,
@@ -50,12 +50,12 @@ impl ClientTable {
     }
 
     /// Forgets a session that was registered with these addresses; whether it was there.
-    pub(super) fn remove(&mut self, pair: AddressPair, key: u64) -> bool {
+    pub(crate) fn remove(&mut self, pair: AddressPair, key: u64) -> bool {
         let hash = self.hasher.hash_one(pair);
         self.known.find_entry(hash, |known| known.key == key).map(|entry| entry.remove()).is_ok()
     }
 
-    pub(super) fn shrink_to_fit(&mut self) {
+    pub(crate) fn shrink_to_fit(&mut self) {
         self.known.shrink_to_fit(|known| known.hash);
     }
 }

@@ -19,7 +19,7 @@ const QUEUE: usize = 1024;
 const LENGTHS: std::ops::RangeInclusive<usize> = 1..=20;
 
 /// One worker's view of the sessions on a port.
-pub(super) struct Connections {
+pub(crate) struct Connections {
     port: u16,
     here: HashMap<Id, u64>,
     /// How many ids there are of each length, since a short header doesn't say where its id ends.
@@ -30,23 +30,23 @@ pub(super) struct Connections {
 
 /// The ids of one session.
 #[derive(Default)]
-pub(super) struct Ids(Vec<Id>);
+pub(crate) struct Ids(Vec<Id>);
 
 /// Where a session is.
-pub(super) enum SessionLookup {
+pub(crate) enum SessionLookup {
     Here(u64),
     There(mpsc::Sender<Stray>),
 }
 
 impl Connections {
     /// No sessions yet, and where those of others' datagrams arrive that belong here.
-    pub(super) fn new(port: u16, known: Arc<SessionOwners>) -> (Self, mpsc::Receiver<Stray>) {
+    pub(crate) fn new(port: u16, known: Arc<SessionOwners>) -> (Self, mpsc::Receiver<Stray>) {
         let (way, strays) = mpsc::channel(QUEUE);
         (Self { port, here: HashMap::new(), lengths: [0; 21], known, way }, strays)
     }
 
     /// The session of a datagram with a short header.
-    pub(super) fn find(&self, datagram: &[u8]) -> Option<SessionLookup> {
+    pub(crate) fn find(&self, datagram: &[u8]) -> Option<SessionLookup> {
         let id = |length: usize| datagram.get(1..=length);
         let here = LENGTHS.rev().filter(|length| self.lengths[*length] > 0);
         if let Some(key) = here.filter_map(|length| self.here.get(id(length)?)).next() {
@@ -62,7 +62,7 @@ impl Connections {
     }
 
     /// Whether a connection that this port passes through is known to any worker.
-    pub(super) fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         !self.known.0.is_empty()
     }
 
@@ -101,19 +101,19 @@ impl Connections {
     }
 
     /// The session has ended.
-    pub(super) fn forget(&mut self, ids: &Ids) {
+    pub(crate) fn forget(&mut self, ids: &Ids) {
         ids.0.iter().for_each(|id| self.forget_one(id));
     }
 
     /// A target's datagram: a long header names the id its server goes by.
-    pub(super) fn reply(&mut self, ids: &mut Ids, datagram: &[u8], key: u64) {
+    pub(crate) fn reply(&mut self, ids: &mut Ids, datagram: &[u8], key: u64) {
         if let Some(long) = Long::read(datagram) {
             self.learn(ids, long.source, key);
         }
     }
 
     /// A client's datagram: a short header names the id it now uses, as long as those before.
-    pub(super) fn request(&mut self, ids: &mut Ids, datagram: &[u8], key: u64) {
+    pub(crate) fn request(&mut self, ids: &mut Ids, datagram: &[u8], key: u64) {
         if is_short(datagram)
             && let Some(length) = ids.0.last().map(Id::len)
             && let Some(id) = datagram.get(1..=length)

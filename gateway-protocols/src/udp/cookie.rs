@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime};
 use dimpl::CryptoError;
 use dimpl::crypto::{CryptoProvider, HashAlgorithm, HmacProvider, aws_lc_rs};
 
-use super::certificate_list;
 use super::hello::Hello;
 use super::transcript::{TranscriptHashes, TranscriptKeys, TranscriptSignatures};
 use crate::handover::secrets;
@@ -38,25 +37,25 @@ thread_local! {
 
 /// The first hello's hash, from a cookie.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FirstHello<'d> {
-    pub(super) hash: &'d [u8],
+pub(crate) struct FirstHello<'d> {
+    pub(crate) hash: &'d [u8],
     /// Its client was asked for another key share.
-    pub(super) is_other_share: bool,
+    pub(crate) is_other_share: bool,
 }
 
 /// An address that has not been proved, with what its cookie is bound to beside it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Claim<'h, 'd> {
-    pub(super) hello: &'h Hello<'d>,
-    pub(super) client: SocketAddr,
+pub(crate) struct Claim<'h, 'd> {
+    pub(crate) hello: &'h Hello<'d>,
+    pub(crate) client: SocketAddr,
 }
 
 /// What a cookie proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Proof {
-    pub(super) cookie: [u8; COOKIE],
+pub(crate) struct Proof {
+    pub(crate) cookie: [u8; COOKIE],
     /// Padding of the hello it was given for.
-    pub(super) padding: Option<u16>,
+    pub(crate) padding: Option<u16>,
 }
 
 /// Bytes of what proves an address in a cookie that carries the first hello's hash behind it.
@@ -64,14 +63,14 @@ const SHORT_PROOF: usize = 16;
 
 impl Claim<'_, '_> {
     /// A cookie for this client.
-    pub(super) fn fresh(&self) -> Option<Proof> {
+    pub(crate) fn fresh(&self) -> Option<Proof> {
         let padding = self.hello.padding();
         let cookie = self.made(padding.unwrap_or(NO_PADDING), period(), &[])?;
         Some(Proof { cookie, padding })
     }
 
     /// What the cookie in the hello proves, if it is one of ours for this client and not too old.
-    pub(super) fn proof(&self) -> Option<Proof> {
+    pub(crate) fn proof(&self) -> Option<Proof> {
         let cookie: [u8; COOKIE] = self.hello.cookie()?.try_into().ok()?;
         let note = u16::from_be_bytes(*cookie.first_chunk::<NOTE>()?);
         periods()
@@ -80,14 +79,14 @@ impl Claim<'_, '_> {
     }
 
     /// A cookie for this client that carries the hash of its hello (RFC 8446 §4.2.2).
-    pub(super) fn with_hash(&self, first: FirstHello<'_>) -> Option<Vec<u8>> {
+    pub(crate) fn with_hash(&self, first: FirstHello<'_>) -> Option<Vec<u8>> {
         let note = if first.is_other_share { OTHER_SHARE } else { OWN_SHARE };
         let proof = self.made(note, period(), first.hash)?;
         Some([proof.first_chunk::<SHORT_PROOF>()?, first.hash].concat())
     }
 
     /// The hash in the hello's cookie, if it is one of ours for this client and not too old.
-    pub(super) fn proven_hash(&self) -> Option<FirstHello<'_>> {
+    pub(crate) fn proven_hash(&self) -> Option<FirstHello<'_>> {
         let (proof, hash) = self.hello.cookie()?.split_first_chunk::<SHORT_PROOF>()?;
         let is_other_share = match u16::from_be_bytes(*proof.first_chunk::<NOTE>()?) {
             OTHER_SHARE => true,
@@ -142,7 +141,7 @@ fn periods() -> impl Iterator<Item = u64> {
 
 impl Proof {
     /// Has engines that read this hello take this cookie for their own.
-    pub(super) fn during<T>(&self, hello: &Hello<'_>, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(&self, hello: &Hello<'_>, work: impl FnOnce() -> T) -> T {
         /// Also where the work panics.
         struct Reset;
         impl Drop for Reset {
@@ -158,13 +157,13 @@ impl Proof {
 
 /// aws-lc-rs, with cookies of ours: of all keyed hashes an engine computes, only that of a cookie is over the client's
 /// random alone. Transcripts and certificate messages may be others than the engine believes.
-pub(super) fn provider() -> CryptoProvider {
+pub(crate) fn provider() -> CryptoProvider {
     CryptoProvider {
         hmac_provider: &OurCookies,
         hash_provider: &TranscriptHashes,
         signature_verification: &TranscriptSignatures,
         key_provider: &TranscriptKeys,
-        dtls13_cipher_suites: certificate_list::suites(),
+        dtls13_cipher_suites: super::suites::suites(),
         ..aws_lc_rs::default_provider()
     }
 }

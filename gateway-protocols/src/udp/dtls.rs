@@ -15,7 +15,7 @@ use super::{certificate_list, cookie, flight};
 use crate::tls::client::ClientTlsError;
 use crate::tls::names::ByName;
 use crate::tls::pem;
-pub(super) use verify::Verifier;
+pub(crate) use verify::Verifier;
 
 /// DTLS for the gateway's UDP ports. Certificates are read again on reload; sessions keep theirs,
 /// but end where their client's CA is not trusted any more.
@@ -48,7 +48,7 @@ struct Chain {
 }
 
 /// What is shown beyond the certificate that the engine has.
-pub(super) enum Certificates {
+pub(crate) enum Certificates {
     /// The message of DTLS 1.2.
     Message(Arc<[u8]>),
     /// The list of DTLS 1.3.
@@ -56,12 +56,12 @@ pub(super) enum Certificates {
 }
 
 /// What serves a client.
-pub(super) struct Server {
-    pub(super) engine: Dtls,
+pub(crate) struct Server {
+    pub(crate) engine: Dtls,
     /// Checks the client's certificate.
-    pub(super) verifier: Option<Verifier>,
+    pub(crate) verifier: Option<Verifier>,
     /// Where it shows more than the engine would say.
-    pub(super) certificates: Option<Certificates>,
+    pub(crate) certificates: Option<Certificates>,
 }
 
 impl std::fmt::Debug for DtlsRules {
@@ -100,7 +100,7 @@ impl DtlsRules {
     }
 
     /// What judges clients' certificates, if they are asked for any; `None` where no client can be served.
-    pub(super) fn clients(&self) -> Option<Option<Verifier>> {
+    pub(crate) fn clients(&self) -> Option<Option<Verifier>> {
         Some(Result::as_ref(&*self.current.load_full()?).ok()?.clients.clone())
     }
 
@@ -115,7 +115,7 @@ impl DtlsRules {
     /// An engine for a client that asks for this name and may offer DTLS 1.3, and what checks its certificate; `None` where
     /// DTLS can't be served. Cookies are exchanged before anything else, so that nobody makes the gateway answer to a forged address
     /// at length.
-    pub(super) fn server(&self, name: Option<&str>, offers_13: bool, now: Instant) -> Option<Server> {
+    pub(crate) fn server(&self, name: Option<&str>, offers_13: bool, now: Instant) -> Option<Server> {
         /// Made once: making one has the engine test its cryptography.
         static OPEN: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(false));
         static WITH_CERTIFICATES: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(true));
@@ -256,7 +256,7 @@ fn own_certificate(rules: &BackendTls) -> Result<Option<DtlsCertificate>, Client
 ///
 /// # Errors
 /// When the client certificate is of no use.
-pub(super) fn client(rules: &BackendTls, now: Instant) -> Result<Dtls, ClientTlsError> {
+pub(crate) fn client(rules: &BackendTls, now: Instant) -> Result<Dtls, ClientTlsError> {
     let unusable = |what: &dyn std::fmt::Display| ClientTlsError::Unusable(what.to_string());
     let certificate = match own_certificate(rules)? {
         Some(shown) => shown,

@@ -19,11 +19,11 @@ const FRAGMENT: usize = 1100;
 /// Record numbers that each record of the engine has room for: a chain takes more records than a leaf.
 const ROOM: u64 = 64;
 /// Bytes of a whole chain at most, so that it fits in that room.
-pub(super) const MAX_CHAIN: usize = 48 << 10;
+pub(crate) const MAX_CHAIN: usize = 48 << 10;
 
 /// How a client's handshake differs from what the engine believes.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(crate) struct Flight {
     /// The body of the certificate message, where it is not the engine's.
     certificates: Option<Arc<[u8]>>,
     /// Whether the client asked about renegotiation.
@@ -31,7 +31,7 @@ pub(super) struct Flight {
 }
 
 /// The body of a certificate message with this chain (RFC 5246 §7.4.2); `None` where it is too long.
-pub(super) fn certificates(chain: &[CertificateDer<'_>]) -> Option<Arc<[u8]>> {
+pub(crate) fn certificates(chain: &[CertificateDer<'_>]) -> Option<Arc<[u8]>> {
     let mut list = Vec::new();
     for certificate in chain {
         list.extend_from_slice(&three(certificate.len()));
@@ -42,13 +42,13 @@ pub(super) fn certificates(chain: &[CertificateDer<'_>]) -> Option<Arc<[u8]>> {
 
 impl Flight {
     /// For a client with this hello; `None` where nothing is to be put right.
-    pub(super) fn new(hello: &Hello<'_>, certificates: Option<Arc<[u8]>>) -> Option<Self> {
+    pub(crate) fn new(hello: &Hello<'_>, certificates: Option<Arc<[u8]>>) -> Option<Self> {
         let renegotiation = hello.offers(RENEGOTIATION_SUITE) || hello.has(RENEGOTIATION_INFO);
         (certificates.is_some() || !renegotiation).then_some(Self { certificates, renegotiation })
     }
 
     /// The datagrams to send instead of one of the engine's; `None` where it is right as it is.
-    pub(super) fn datagrams(&self, said: &[u8]) -> Option<Vec<Vec<u8>>> {
+    pub(crate) fn datagrams(&self, said: &[u8]) -> Option<Vec<Vec<u8>>> {
         // Most have keys from their first byte on; nothing of those is ours to change.
         if said.get(3..5)? != [0, 0] {
             return None;
@@ -121,7 +121,7 @@ impl Flight {
     }
 
     /// A transcript of the engine as the client knows it; `None` where these bytes are something else.
-    pub(super) fn transcript(&self, engine: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn transcript(&self, engine: &[u8]) -> Option<Vec<u8>> {
         let (mut right, mut rest, mut begun, mut done) =
             (Vec::with_capacity(engine.len()), engine, false, false);
         while !rest.is_empty() {

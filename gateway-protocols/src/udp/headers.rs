@@ -15,44 +15,44 @@ use socket2::SockRef;
 use super::stray::AddressPair;
 
 /// Sessions whose every datagram says which client it is from: by the socket of the trusted proxy, and that client.
-pub(super) type NamedClients = HashMap<(AddressPair, SocketAddr), u64>;
+pub(crate) type NamedClients = HashMap<(AddressPair, SocketAddr), u64>;
 
 /// Who begins a session, as far as it is known.
 #[derive(Default)]
-pub(super) struct NewClient {
+pub(crate) struct NewClient {
     /// The server name that it asks for.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
     /// What a trusted proxy says of it.
-    pub(super) header: Option<ReceivedHeader>,
+    pub(crate) header: Option<ReceivedHeader>,
 }
 
 /// What a trusted proxy says of a client.
-pub(super) struct ReceivedHeader {
-    pub(super) source: SocketAddr,
-    pub(super) destination: SocketAddr,
-    pub(super) told: ReceivedExtensions,
-    pub(super) datagrams: HeaderDatagrams,
+pub(crate) struct ReceivedHeader {
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) told: ReceivedExtensions,
+    pub(crate) datagrams: HeaderDatagrams,
 }
 
 impl NewClient {
     /// A client at the other end of the socket that asks for this name.
-    pub(super) fn asking_for(name: Option<String>) -> Self {
+    pub(crate) fn asking_for(name: Option<String>) -> Self {
         Self { name, header: None }
     }
 
     /// The client's address, where each of its datagrams says it.
-    pub(super) fn address_in_every_datagram(&self) -> Option<SocketAddr> {
+    pub(crate) fn address_in_every_datagram(&self) -> Option<SocketAddr> {
         let header = self.header.as_ref()?;
         (header.datagrams == HeaderDatagrams::Every).then_some(header.source)
     }
 
     /// The ends of its connection, where a header names them.
-    pub(super) fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+    pub(crate) fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
         self.header.as_ref().map(|header| (header.source, header.destination))
     }
 
     /// Adds what its header says beside the ends, and what the header for the target is to say.
-    pub(super) fn tell(&self, route: &Route, seen: &mut Seen) {
+    pub(crate) fn tell(&self, route: &Route, seen: &mut Seen) {
         let mut told = self.header.as_ref().map(|header| header.told.clone()).unwrap_or_default();
         let sends = rules(route).filter(|rules| rules.send_proxy_protocol.is_some());
         if sends.is_some_and(|rules| rules.proxy_headers.extensions.unique_id) && told.unique_id.is_none() {
@@ -63,20 +63,20 @@ impl NewClient {
 }
 
 /// Which datagrams of a port have headers; `None` where none has.
-pub(super) fn accepted(snapshot: &Snapshot, port: u16) -> Option<HeaderDatagrams> {
+pub(crate) fn accepted(snapshot: &Snapshot, port: u16) -> Option<HeaderDatagrams> {
     let route = snapshot.streams.on(Transport::Udp, port)?.only()?;
     rules(route).filter(|rules| rules.accept_proxy_protocol).map(|rules| rules.proxy_headers.accepted)
 }
 
 /// The header that a target gets with a session's datagrams.
-pub(super) struct SentHeader {
+pub(crate) struct SentHeader {
     bytes: Vec<u8>,
     datagrams: HeaderDatagrams,
 }
 
 impl SentHeader {
     /// `None` where the proxy sends none.
-    pub(super) fn of(rules: Option<&StreamRules>, session: &Seen) -> Option<Box<Self>> {
+    pub(crate) fn of(rules: Option<&StreamRules>, session: &Seen) -> Option<Box<Self>> {
         let rules = rules.filter(|rules| rules.send_proxy_protocol.is_some())?;
         let Client { peer, local, .. } = &*session.client;
         let bytes = proxy_protocol::datagram_header(
@@ -89,7 +89,7 @@ impl SentHeader {
 }
 
 /// Sends a datagram to a target, with the header that it still has to get.
-pub(super) fn send(
+pub(crate) fn send(
     socket: &UdpSocket,
     header: &mut Option<Box<SentHeader>>,
     payload: &[u8],

@@ -3,14 +3,14 @@
 
 /// A ClientHello that is whole in one datagram.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hello<'d> {
+pub(crate) struct Hello<'d> {
     /// The record's version, epoch and sequence number, as they came.
     record: &'d [u8],
     /// The message's number, as it came.
     number: &'d [u8],
     /// The message's body, from `client_version` on.
     body: &'d [u8],
-    pub(super) random: &'d [u8; 32],
+    pub(crate) random: &'d [u8; 32],
     session: &'d [u8],
     /// The cookie of DTLS 1.2.
     legacy_cookie: &'d [u8],
@@ -24,43 +24,43 @@ pub(super) struct Hello<'d> {
 const RECORD: usize = 13;
 /// A handshake message's head.
 const MESSAGE: usize = 12;
-pub(super) const HANDSHAKE: u8 = 22;
-pub(super) const CLIENT_HELLO: u8 = 1;
+pub(crate) const HANDSHAKE: u8 = 22;
+pub(crate) const CLIENT_HELLO: u8 = 1;
 /// DTLS 1.0 as hellos and records name it.
-pub(super) const DTLS_1_0: [u8; 2] = [0xFE, 0xFF];
+pub(crate) const DTLS_1_0: [u8; 2] = [0xFE, 0xFF];
 /// DTLS 1.3 as hellos name it.
 const DTLS_1_3: [u8; 2] = [0xFE, 0xFC];
 /// Extensions (RFC 7685, RFC 8446 §4.2, RFC 9147 §5.3).
-pub(super) const SERVER_NAME: u16 = 0;
+pub(crate) const SERVER_NAME: u16 = 0;
 const PADDING: u16 = 21;
 const SUPPORTED_VERSIONS: u16 = 43;
-pub(super) const COOKIE: u16 = 44;
-pub(super) const KEY_SHARE: u16 = 51;
+pub(crate) const COOKIE: u16 = 44;
+pub(crate) const KEY_SHARE: u16 = 51;
 
 /// Takes bytes from the front.
-pub(super) struct ByteReader<'d>(pub(super) &'d [u8]);
+pub(crate) struct ByteReader<'d>(pub(super) &'d [u8]);
 
 impl<'d> ByteReader<'d> {
-    pub(super) fn take(&mut self, length: usize) -> Option<&'d [u8]> {
+    pub(crate) fn take(&mut self, length: usize) -> Option<&'d [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
     }
 
     /// A number of so many bytes.
-    pub(super) fn number(&mut self, bytes: usize) -> Option<usize> {
+    pub(crate) fn number(&mut self, bytes: usize) -> Option<usize> {
         Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
 
     /// Bytes after their length, which takes so many bytes.
-    pub(super) fn vector(&mut self, bytes: usize) -> Option<&'d [u8]> {
+    pub(crate) fn vector(&mut self, bytes: usize) -> Option<&'d [u8]> {
         let length = self.number(bytes)?;
         self.take(length)
     }
 }
 
 /// Each with its kind, until the bytes end.
-pub(super) fn extensions(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn extensions(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut reader = ByteReader(bytes);
     std::iter::from_fn(move || {
         let kind = u16::try_from(reader.number(2)?).ok()?;
@@ -71,7 +71,7 @@ pub(super) fn extensions(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 impl<'d> Hello<'d> {
     /// Reads one; `None` for anything else, also for one that comes in pieces, of which nothing could be said without
     /// keeping them (RFC 9147 §5.1).
-    pub(super) fn read(datagram: &'d [u8]) -> Option<Self> {
+    pub(crate) fn read(datagram: &'d [u8]) -> Option<Self> {
         let record = datagram.get(1..11)?;
         let mut reader = ByteReader(datagram);
         // Type, version and epoch: a handshake record before there are keys.
@@ -106,7 +106,7 @@ impl<'d> Hello<'d> {
     }
 
     /// The cookie, of either version.
-    pub(super) fn cookie(&self) -> Option<&'d [u8]> {
+    pub(crate) fn cookie(&self) -> Option<&'d [u8]> {
         if !self.legacy_cookie.is_empty() {
             return Some(self.legacy_cookie);
         }
@@ -115,41 +115,41 @@ impl<'d> Hello<'d> {
     }
 
     /// Bytes of padding, if it has that extension.
-    pub(super) fn padding(&self) -> Option<u16> {
+    pub(crate) fn padding(&self) -> Option<u16> {
         let (_, data) = self.extensions().find(|(kind, _)| *kind == PADDING)?;
         u16::try_from(data.len()).ok()
     }
 
     /// The server name it asks for, if it asks for one; `None` when its extensions are malformed.
-    pub(super) fn server_name(&self) -> Option<Option<String>> {
+    pub(crate) fn server_name(&self) -> Option<Option<String>> {
         gateway_core::stream::sniff::server_name(self.extensions)
     }
 
     /// The ALPN protocols it offers, in its order.
-    pub(super) fn alpn_protocols(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn alpn_protocols(&self) -> Vec<Vec<u8>> {
         gateway_core::stream::sniff::alpn_of_extensions(self.extensions)
     }
 
     /// Whether it has an extension.
-    pub(super) fn has(&self, wanted: u16) -> bool {
+    pub(crate) fn has(&self, wanted: u16) -> bool {
         self.extensions().any(|(kind, _)| kind == wanted)
     }
 
     /// Whether it offers a cipher suite.
-    pub(super) fn offers(&self, suite: u16) -> bool {
+    pub(crate) fn offers(&self, suite: u16) -> bool {
         let suites = ByteReader(self.choices).vector(2).unwrap_or_default();
         suites.chunks_exact(2).any(|offered| offered == suite.to_be_bytes())
     }
 
     /// Whether it offers DTLS 1.3, which is then what the engine speaks.
-    pub(super) fn offers_13(&self) -> bool {
+    pub(crate) fn offers_13(&self) -> bool {
         let versions = self.extensions().find(|(kind, _)| *kind == SUPPORTED_VERSIONS);
         let versions = versions.and_then(|(_, data)| ByteReader(data).vector(1)).unwrap_or_default();
         versions.chunks_exact(2).any(|version| version == DTLS_1_3)
     }
 
     /// Whether it knows no later version than DTLS 1.0.
-    pub(super) fn is_outdated(&self) -> bool {
+    pub(crate) fn is_outdated(&self) -> bool {
         self.body.starts_with(&DTLS_1_0) && !self.extensions().any(|(kind, _)| kind == SUPPORTED_VERSIONS)
     }
 
@@ -159,7 +159,7 @@ impl<'d> Hello<'d> {
 
     /// The hello before this one, which had no cookie and so much padding. Everything else is the same (RFC 8446
     /// §4.1.2), and of DTLS 1.2 only that matters.
-    pub(super) fn without_cookie(&self, padding: Option<u16>) -> Vec<u8> {
+    pub(crate) fn without_cookie(&self, padding: Option<u16>) -> Vec<u8> {
         let mut extensions = Vec::with_capacity(self.extensions.len() + 4);
         let mut padded = false;
         let mut pad = |extensions: &mut Vec<u8>| {
@@ -179,7 +179,7 @@ impl<'d> Hello<'d> {
     }
 
     /// A hello before this one that has neither a cookie nor a key share.
-    pub(super) fn without_key_share(&self) -> Vec<u8> {
+    pub(crate) fn without_key_share(&self) -> Vec<u8> {
         let mut extensions = Vec::with_capacity(self.extensions.len());
         for (kind, data) in self.extensions() {
             match kind {
@@ -192,7 +192,7 @@ impl<'d> Hello<'d> {
     }
 
     /// This hello with another cookie (DTLS 1.3).
-    pub(super) fn with_cookie(&self, cookie: &[u8]) -> Vec<u8> {
+    pub(crate) fn with_cookie(&self, cookie: &[u8]) -> Vec<u8> {
         let mut extensions = Vec::with_capacity(self.extensions.len());
         for (kind, data) in self.extensions() {
             match kind {
@@ -205,7 +205,7 @@ impl<'d> Hello<'d> {
 
     /// This hello without one extension and with another one, as a datagram and as the message's body. What it grows by is taken
     /// from its padding.
-    pub(super) fn offering(&self, without: u16, with: Option<(u16, &[u8])>) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn offering(&self, without: u16, with: Option<(u16, &[u8])>) -> (Vec<u8>, Vec<u8>) {
         let mut extensions = Vec::with_capacity(self.extensions.len() + 64);
         let size = |(_, data): (u16, &[u8])| 4 + data.len();
         let less = self.extensions().find(|(kind, _)| *kind == without).map_or(0, size);
@@ -220,7 +220,7 @@ impl<'d> Hello<'d> {
     }
 
     /// The message's body, as it came.
-    pub(super) fn body(&self) -> &'d [u8] {
+    pub(crate) fn body(&self) -> &'d [u8] {
         self.body
     }
 
@@ -256,7 +256,7 @@ impl<'d> Hello<'d> {
 
 /// A record with one whole handshake message. Its head is the record's version, epoch and sequence number, and the
 /// message's own number.
-pub(super) fn datagram(kind: u8, record: &[u8], number: &[u8], body: &[u8]) -> Vec<u8> {
+pub(crate) fn datagram(kind: u8, record: &[u8], number: &[u8], body: &[u8]) -> Vec<u8> {
     let mut datagram = Vec::with_capacity(RECORD + MESSAGE + body.len());
     datagram.push(HANDSHAKE);
     datagram.extend_from_slice(record);
@@ -271,35 +271,35 @@ pub(super) fn datagram(kind: u8, record: &[u8], number: &[u8], body: &[u8]) -> V
 }
 
 /// A record in epoch 0.
-pub(super) fn record(kind: u8, version: &[u8], number: u64, body: &[u8]) -> Vec<u8> {
+pub(crate) fn record(kind: u8, version: &[u8], number: u64, body: &[u8]) -> Vec<u8> {
     let number = number.to_be_bytes();
     let number = number.get(2..).unwrap_or_default();
     [&[kind][..], version, &[0, 0], number, &short(body.len()), body].concat()
 }
 
 /// A whole handshake message of DTLS 1.2, with the number it has.
-pub(super) fn handshake(kind: u8, number: &[u8], body: &[u8]) -> Vec<u8> {
+pub(crate) fn handshake(kind: u8, number: &[u8], body: &[u8]) -> Vec<u8> {
     let length = three(body.len());
     [&[kind][..], &length, number, &[0; 3], &length, body].concat()
 }
 
 /// A handshake message as a transcript has it (RFC 9147 §5.2).
-pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &three(body.len()), body].concat()
 }
 
-pub(super) fn extension(out: &mut Vec<u8>, kind: u16, data: &[u8]) {
+pub(crate) fn extension(out: &mut Vec<u8>, kind: u16, data: &[u8]) {
     out.extend_from_slice(&kind.to_be_bytes());
     out.extend_from_slice(&short(data.len()));
     out.extend_from_slice(data);
 }
 
 /// A length in two bytes; everything here came in one datagram.
-pub(super) fn short(length: usize) -> [u8; 2] {
+pub(crate) fn short(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap_or_default().to_be_bytes()
 }
 
-pub(super) fn three(length: usize) -> [u8; 3] {
+pub(crate) fn three(length: usize) -> [u8; 3] {
     let [_, rest @ ..] = u32::try_from(length).unwrap_or_default().to_be_bytes();
     rest
 }

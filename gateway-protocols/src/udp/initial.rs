@@ -11,21 +11,21 @@ const MAX_ID: usize = 20;
 const MIN_INITIAL: usize = 1200;
 
 /// A connection id.
-pub(super) type Id = smallvec::SmallVec<[u8; MAX_ID]>;
+pub(crate) type Id = smallvec::SmallVec<[u8; MAX_ID]>;
 
 /// A packet with a long header.
 #[derive(Debug)]
-pub(super) struct Long<'d> {
-    pub(super) version: u32,
-    pub(super) destination: &'d [u8],
-    pub(super) source: &'d [u8],
+pub(crate) struct Long<'d> {
+    pub(crate) version: u32,
+    pub(crate) destination: &'d [u8],
+    pub(crate) source: &'d [u8],
     /// Bytes up to the end of the ids.
     size: usize,
 }
 
 impl<'d> Long<'d> {
     /// Reads what all versions have in common; `None` for a short header, or something else altogether.
-    pub(super) fn read(datagram: &'d [u8]) -> Option<Self> {
+    pub(crate) fn read(datagram: &'d [u8]) -> Option<Self> {
         let mut reader = QuicReader { bytes: datagram, at: 0 };
         if reader.take(1)?.first()? & 0x80 == 0 {
             return None;
@@ -38,7 +38,7 @@ impl<'d> Long<'d> {
 }
 
 /// Whether a datagram may be QUIC with a short header. The fixed bit is not looked at: it may be greased (RFC 9287).
-pub(super) fn is_short(datagram: &[u8]) -> bool {
+pub(crate) fn is_short(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| first & 0x80 == 0)
 }
 
@@ -72,7 +72,7 @@ impl<'d> QuicReader<'d> {
 
 /// What a client's first datagrams tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum RequestedName {
+pub(crate) enum RequestedName {
     /// The name it asks for, if it asks for one.
     Name(Option<String>),
     /// More datagrams are needed.
@@ -83,7 +83,7 @@ pub(super) enum RequestedName {
 
 /// The handshake of a client, put together from its first packets.
 #[derive(Debug, Default)]
-pub(super) struct Opening {
+pub(crate) struct Opening {
     crypto: Vec<u8>,
     /// Which bytes of it are there: sorted, never touching each other.
     known: Vec<(usize, usize)>,
@@ -96,7 +96,7 @@ const MAX_PIECES: usize = 32;
 
 impl Opening {
     /// Takes a datagram of the client.
-    pub(super) fn take(&mut self, datagram: &[u8]) -> RequestedName {
+    pub(crate) fn take(&mut self, datagram: &[u8]) -> RequestedName {
         if datagram.len() < MIN_INITIAL {
             return RequestedName::Unknown;
         }
@@ -125,7 +125,7 @@ impl Opening {
     }
 
     /// The ALPN protocols that the client offers, in its order; none before its hello is whole.
-    pub(super) fn alpn_protocols(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn alpn_protocols(&self) -> Vec<Vec<u8>> {
         match self.known.first() {
             Some((0, end)) => sniff::alpn_of_message(self.crypto.get(..*end).unwrap_or_default()),
             _ => Vec::new(),
@@ -134,7 +134,7 @@ impl Opening {
 
     /// What must hold between two datagrams.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         assert!(self.crypto.len() <= MAX_HELLO + 4, "a handshake has a limit");
         assert!(self.known.windows(2).all(|pair| pair[0].1 < pair[1].0), "its pieces are sorted and apart");
     }

@@ -17,7 +17,7 @@ use super::peer_chain::PeerChain;
 use super::transcript::Transcript;
 
 /// What a leg has to say.
-pub(super) enum Emit<'a> {
+pub(crate) enum Emit<'a> {
     /// Bytes for the wire.
     Wire(&'a [u8]),
     /// Payload for the other leg.
@@ -25,13 +25,13 @@ pub(super) enum Emit<'a> {
 }
 
 /// One side of a session.
-pub(super) enum Leg {
+pub(crate) enum Leg {
     Plain,
     Dtls(Box<Sealed>),
 }
 
 /// A side behind DTLS.
-pub(super) struct Sealed {
+pub(crate) struct Sealed {
     engine: Dtls,
     verifier: Option<Verifier>,
     /// The peer has shown a certificate that was accepted.
@@ -60,7 +60,7 @@ struct ShownCertificate {
 }
 
 /// Why a leg is dead; a stable word for the record.
-pub(super) type Dead = &'static str;
+pub(crate) type Dead = &'static str;
 
 /// A fatal alert of DTLS 1.2 before there are keys, with a record number beyond those of a handshake.
 const BAD_CERTIFICATE: [u8; 15] = [21, 0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0, 2, 2, 42];
@@ -87,7 +87,7 @@ fn reason(error: &dimpl::Error) -> Dead {
 }
 
 impl Leg {
-    pub(super) fn sealed(engine: Dtls, verifier: Option<Verifier>) -> Self {
+    pub(crate) fn sealed(engine: Dtls, verifier: Option<Verifier>) -> Self {
         Self::Dtls(Box::new(Sealed {
             engine,
             verifier,
@@ -104,7 +104,7 @@ impl Leg {
     }
 
     /// A side whose peer is a target. What it shows behind its certificate is taken into account.
-    pub(super) fn to_target(engine: Dtls, verifier: Option<Verifier>, offer: Offer) -> Self {
+    pub(crate) fn to_target(engine: Dtls, verifier: Option<Verifier>, offer: Offer) -> Self {
         let peer = verifier.is_some().then(|| Arc::new(PeerChain::of_target()));
         let mut leg = Self::sealed(engine, verifier);
         leg.correct(Transcript { peer, offer: Some(Arc::new(offer)), ..Transcript::default() });
@@ -112,14 +112,14 @@ impl Leg {
     }
 
     /// Gives the handshake so long from now on; nothing is no limit but the engine's.
-    pub(super) fn limit(&mut self, now: Instant, timeout: Duration) {
+    pub(crate) fn limit(&mut self, now: Instant, timeout: Duration) {
         if let Self::Dtls(sealed) = self {
             sealed.deadline = (!timeout.is_zero()).then(|| now.checked_add(timeout)).flatten();
         }
     }
 
     /// When a handshake wants to be called, if there is one.
-    pub(super) fn wake(&self) -> Option<Instant> {
+    pub(crate) fn wake(&self) -> Option<Instant> {
         match self {
             Self::Dtls(sealed) if !sealed.ready => [sealed.wake, sealed.deadline].into_iter().flatten().min(),
             _ => None,
@@ -127,14 +127,14 @@ impl Leg {
     }
 
     /// Keeps the random of the client's hello.
-    pub(super) fn begun_with(&mut self, random: [u8; 32]) {
+    pub(crate) fn begun_with(&mut self, random: [u8; 32]) {
         if let Self::Dtls(sealed) = self {
             sealed.random = Some(random);
         }
     }
 
     /// The random of a DTLS client's hello.
-    pub(super) fn random(&self) -> Option<&[u8; 32]> {
+    pub(crate) fn random(&self) -> Option<&[u8; 32]> {
         match self {
             Self::Plain => None,
             Self::Dtls(sealed) => sealed.random.as_ref(),
@@ -142,7 +142,7 @@ impl Leg {
     }
 
     /// Has the engine's transcript and first flight put right like this.
-    pub(super) fn correct(&mut self, transcript: Transcript) {
+    pub(crate) fn correct(&mut self, transcript: Transcript) {
         if let Self::Dtls(sealed) = self {
             sealed.flight = transcript.flight.clone();
             sealed.transcript = Some(transcript).filter(|transcript| !transcript.is_right());
@@ -150,14 +150,14 @@ impl Leg {
     }
 
     /// Whether the certificate that a client has shown, if it has, is good by these CAs as well.
-    pub(super) fn is_trusted(&self, clients: Option<&Verifier>) -> bool {
+    pub(crate) fn is_trusted(&self, clients: Option<&Verifier>) -> bool {
         let Self::Dtls(sealed) = self else { return true };
         let Some(shown) = &sealed.shown else { return true };
         clients.is_some_and(|clients| clients.accepts(&shown.leaf, &shown.behind))
     }
 
     /// Adds what a DTLS client's handshake said, once it is over.
-    pub(super) fn tell(&self, session: &mut Session) {
+    pub(crate) fn tell(&self, session: &mut Session) {
         let Self::Dtls(sealed) = self else { return };
         let shown = sealed.shown.as_deref();
         let facts = ClientTls {
@@ -180,7 +180,7 @@ impl Leg {
     }
 
     /// Whether payload passes now.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         match self {
             Self::Plain => true,
             Self::Dtls(sealed) => sealed.ready,
@@ -188,7 +188,7 @@ impl Leg {
     }
 
     /// A datagram came off the wire.
-    pub(super) fn receive(&mut self, datagram: &[u8], emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
+    pub(crate) fn receive(&mut self, datagram: &[u8], emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
         match self {
             Self::Plain => {
                 emit(Emit::Payload(datagram));
@@ -209,7 +209,7 @@ impl Leg {
     }
 
     /// Payload is to go onto the wire.
-    pub(super) fn send(&mut self, payload: &[u8], emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
+    pub(crate) fn send(&mut self, payload: &[u8], emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
         match self {
             Self::Plain => {
                 emit(Emit::Wire(payload));
@@ -229,7 +229,7 @@ impl Leg {
     }
 
     /// Time has passed: retransmissions, or the very first flight.
-    pub(super) fn tick(&mut self, now: Instant, emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
+    pub(crate) fn tick(&mut self, now: Instant, emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
         match self {
             Self::Plain => Ok(()),
             Self::Dtls(sealed)
@@ -245,7 +245,7 @@ impl Leg {
     }
 
     /// Sends close_notify.
-    pub(super) fn close(&mut self, emit: &mut dyn FnMut(Emit<'_>)) {
+    pub(crate) fn close(&mut self, emit: &mut dyn FnMut(Emit<'_>)) {
         if let Self::Dtls(sealed) = self
             && sealed.ready
         {

@@ -14,7 +14,7 @@ const MAX_HELLOS: usize = 4;
 
 /// What a target is told otherwise than the engine believes.
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(crate) struct Offer {
     /// The extension's content; `None` where the target is known by its address.
     name: Option<Vec<u8>>,
     said: Mutex<Vec<HelloBody>>,
@@ -29,7 +29,7 @@ struct HelloBody {
 
 impl Offer {
     /// To a target of this name, where it has one.
-    pub(super) fn to(name: Option<&ServerName<'_>>) -> Self {
+    pub(crate) fn to(name: Option<&ServerName<'_>>) -> Self {
         let name = match name {
             Some(ServerName::DnsName(name)) => Some(host_name(name.as_ref())),
             _ => None,
@@ -38,7 +38,7 @@ impl Offer {
     }
 
     /// The hello that goes out instead of this datagram; `None` where it is no hello.
-    pub(super) fn datagram(&self, engine: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn datagram(&self, engine: &[u8]) -> Option<Vec<u8>> {
         let hello = Hello::read(engine)?;
         let name = self.name.as_deref().map(|name| (SERVER_NAME, name));
         let (datagram, target) = hello.offering(USE_SRTP, name);
@@ -50,7 +50,7 @@ impl Offer {
     }
 
     /// A transcript as the target knows it; `None` where no hello is in it.
-    pub(super) fn transcript(&self, engine: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn transcript(&self, engine: &[u8]) -> Option<Vec<u8>> {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.iter().find_map(|said| said.in_place(engine))
     }

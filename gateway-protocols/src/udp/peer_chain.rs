@@ -11,7 +11,7 @@ const CERTIFICATE: usize = 11;
 
 /// What a peer has shown in this handshake.
 #[derive(Debug)]
-pub(super) struct PeerChain {
+pub(crate) struct PeerChain {
     peer: Peer,
     list: OnceLock<Vec<CertificateDer<'static>>>,
 }
@@ -25,16 +25,16 @@ enum Peer {
 }
 
 impl PeerChain {
-    pub(super) fn of_client() -> Self {
+    pub(crate) fn of_client() -> Self {
         Self { peer: Peer::Client, list: OnceLock::new() }
     }
 
-    pub(super) fn of_target() -> Self {
+    pub(crate) fn of_target() -> Self {
         Self { peer: Peer::Target, list: OnceLock::new() }
     }
 
     /// Looks for the list in what the engine hashes.
-    pub(super) fn look(&self, hashed: &[u8]) {
+    pub(crate) fn look(&self, hashed: &[u8]) {
         if self.list.get().is_some() {
             return;
         }
@@ -50,7 +50,7 @@ impl PeerChain {
     }
 
     /// The certificates behind the first. They prove nothing by themselves.
-    pub(super) fn intermediates(&self) -> &[CertificateDer<'static>] {
+    pub(crate) fn intermediates(&self) -> &[CertificateDer<'static>] {
         self.list.get().and_then(|list| list.get(1..)).unwrap_or_default()
     }
 }

@@ -15,9 +15,9 @@ pub(crate) const QUEUE: usize = 64;
 /// A session of a UDP port, unique while the process runs: worker, port and its key there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramId {
-    pub(super) worker: usize,
-    pub(super) port: u16,
-    pub(super) key: u64,
+    pub(crate) worker: usize,
+    pub(crate) port: u16,
+    pub(crate) key: u64,
 }
 
 /// An open session of a UDP port.
@@ -119,7 +119,7 @@ impl FromStr for DatagramId {
 }
 
 /// The place of a session in the table; the other half of a key is its generation.
-pub(super) fn slot_of(key: u64) -> usize {
+pub(crate) fn slot_of(key: u64) -> usize {
     usize::try_from(key & u64::from(u32::MAX)).unwrap_or(usize::MAX)
 }
 

@@ -10,7 +10,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use tokio::io::unix::AsyncFd;
 
 /// An epoll set watched through its own descriptor.
-pub(super) struct ReadySet {
+pub(crate) struct ReadySet {
     set: AsyncFd<OwnedFd>,
 }
 
@@ -19,19 +19,19 @@ const BATCH: usize = 128;
 
 impl ReadySet {
     #[expect(deprecated, reason = "its successor is unsafe; an OwnedFd keeps the promise that one asks for")]
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let set = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Self { set: AsyncFd::new(set)? })
     }
 
     /// Watches a socket; `key` comes back when it can be read. Dropping the socket ends the watch.
-    pub(super) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
+    pub(crate) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
         epoll::add(self.set.get_ref(), socket, EventData::new_u64(key), EventFlags::IN)?;
         Ok(())
     }
 
     /// The keys of some sockets that can be read; each comes again until it has been read empty.
-    pub(super) fn poll_ready(&self, cx: &mut Context<'_>, keys: &mut Vec<u64>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, keys: &mut Vec<u64>) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.set.poll_read_ready(cx))?;
             let mut events = [const { MaybeUninit::<Event>::uninit() }; BATCH];

@@ -21,7 +21,7 @@ const RETRY: [u8; 32] = [
 const AES_256_GCM_SHA384: usize = 0x1302;
 
 /// A HelloRetryRequest of the engine.
-pub(super) struct Retry<'d> {
+pub(crate) struct Retry<'d> {
     record: &'d [u8],
     number: &'d [u8],
     body: &'d [u8],
@@ -35,7 +35,7 @@ pub(super) struct Retry<'d> {
 
 impl<'d> Retry<'d> {
     /// Reads the engine's datagram; `None` when it is anything else.
-    pub(super) fn read(datagram: &'d [u8]) -> Option<Self> {
+    pub(crate) fn read(datagram: &'d [u8]) -> Option<Self> {
         let record = datagram.get(1..11)?;
         let mut reader = ByteReader(datagram);
         reader.take(11)?;
@@ -65,7 +65,7 @@ impl<'d> Retry<'d> {
     }
 
     /// The same for the client: with a cookie that carries its hello's hash.
-    pub(super) fn answer(&self, claim: &Claim<'_, '_>) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&self, claim: &Claim<'_, '_>) -> Option<Vec<u8>> {
         let hash = hashed(self.hash, &hello::message(CLIENT_HELLO, claim.hello.body()));
         let first = FirstHello { hash: &hash, is_other_share: self.is_other_share };
         let body = self.with_cookie(&claim.with_hash(first)?);
@@ -85,7 +85,7 @@ impl<'d> Retry<'d> {
 
     /// How the transcript begins, for a client that came back with this hash in its cookie. The engine has
     /// heard `first` instead of the first hello and is about to hear `second`, a datagram as the others.
-    pub(super) fn transcript(
+    pub(crate) fn transcript(
         &self,
         claim: &Claim<'_, '_>,
         hash: &[u8],

@@ -30,28 +30,28 @@ use crate::outgoing;
 use crate::tls::client::server_name;
 
 /// Why a session ended whose client began anew.
-pub(super) const RESTARTED: Dead = "restarted";
+pub(crate) const RESTARTED: Dead = "restarted";
 
 /// A session in the table.
-pub(super) struct Session {
-    pub(super) pair: AddressPair,
-    pub(super) client: Leg,
-    pub(super) stage: SessionStage,
-    pub(super) last: Instant,
-    pub(super) idle: Duration,
+pub(crate) struct Session {
+    pub(crate) pair: AddressPair,
+    pub(crate) client: Leg,
+    pub(crate) stage: SessionStage,
+    pub(crate) last: Instant,
+    pub(crate) idle: Duration,
     /// Replies together may be this many times as large as the requests so far; infinite without a limit.
     amplification: f64,
     /// Bytes of datagrams from the client, and of payload to it.
     taken: u64,
     given: u64,
     /// The client's address, where each datagram says it; its key beside the proxy's socket.
-    pub(super) named: Option<Box<SocketAddr>>,
+    pub(crate) named: Option<Box<SocketAddr>>,
     /// Connection ids, where QUIC passes through unopened.
-    pub(super) ids: Option<Box<Ids>>,
+    pub(crate) ids: Option<Box<Ids>>,
 }
 
 /// How far a session is.
-pub(super) enum SessionStage {
+pub(crate) enum SessionStage {
     /// The client's handshake; no target has been asked yet.
     Greeting(Box<Greeting>),
     /// A target is being found; first datagrams wait.
@@ -60,24 +60,24 @@ pub(super) enum SessionStage {
 }
 
 /// A session whose client has not said who it is.
-pub(super) struct Greeting {
-    pub(super) flow: Flow,
+pub(crate) struct Greeting {
+    pub(crate) flow: Flow,
     /// Payload that came in the same datagram as the end of the handshake.
-    pub(super) early: Vec<Vec<u8>>,
+    pub(crate) early: Vec<Vec<u8>>,
 }
 
 /// A session for which a target is looked for.
-pub(super) struct Opening {
-    pub(super) waiting: Vec<Vec<u8>>,
+pub(crate) struct Opening {
+    pub(crate) waiting: Vec<Vec<u8>>,
     /// Tells whoever looks for it why to stop.
-    pub(super) looking: oneshot::Sender<Dead>,
+    pub(crate) looking: oneshot::Sender<Dead>,
 }
 
 /// A session with its target.
-pub(super) struct OpenSession {
-    pub(super) flow: Flow,
-    pub(super) socket: UdpSocket,
-    pub(super) target: Leg,
+pub(crate) struct OpenSession {
+    pub(crate) flow: Flow,
+    pub(crate) socket: UdpSocket,
+    pub(crate) target: Leg,
     /// What the target is still to be told, with the next datagram.
     header: Option<Box<SentHeader>>,
     /// Its place among the target's connections, where they are counted.
@@ -85,15 +85,15 @@ pub(super) struct OpenSession {
 }
 
 /// The target's end of a session.
-pub(super) struct Outlet {
-    pub(super) socket: UdpSocket,
-    pub(super) leg: Leg,
+pub(crate) struct Outlet {
+    pub(crate) socket: UdpSocket,
+    pub(crate) leg: Leg,
     header: Option<Box<SentHeader>>,
     place: Option<ConnectionPlace>,
 }
 
 /// The target's machine says that nobody listens there.
-pub(super) const REFUSED: Dead = "target_refused";
+pub(crate) const REFUSED: Dead = "target_refused";
 /// Ends that count against the target, as a connection that fails does.
 const TARGET_FAILS: [Dead; 4] =
     [REFUSED, "target_dtls_timeout", "target_dtls_failed", "target_certificate_refused"];
@@ -103,7 +103,7 @@ const MAX_WAITING: usize = 16;
 const MAX_IDLE: Duration = Duration::from_secs(3600);
 
 impl Session {
-    pub(super) fn new(pair: AddressPair, client: Leg, flow: Flow, now: Instant) -> Self {
+    pub(crate) fn new(pair: AddressPair, client: Leg, flow: Flow, now: Instant) -> Self {
         let rules = rules(flow.route());
         let idle = rules.and_then(|rules| rules.idle_timeout).unwrap_or(MAX_IDLE);
         let amplification = rules.and_then(|rules| rules.max_response_amplification).unwrap_or(f64::INFINITY);
@@ -113,7 +113,7 @@ impl Session {
     }
 
     /// A datagram came from the client. `reply` sends to the client.
-    pub(super) fn take_request(
+    pub(crate) fn take_request(
         &mut self,
         datagram: &[u8],
         now: Instant,
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// A datagram came from the target.
-    pub(super) fn take_reply(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
+    pub(crate) fn take_reply(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
         let SessionStage::Open(open) = &mut self.stage else { return Ok(()) };
         let OpenSession { flow, socket, target, header, .. } = &mut **open;
         let (client, given) = (&mut self.client, &mut self.given);
@@ -209,7 +209,7 @@ impl Session {
     }
 
     /// The target was found; what waited goes out.
-    pub(super) fn opened(&mut self, flow: Flow, outlet: Outlet) -> Result<(), Dead> {
+    pub(crate) fn opened(&mut self, flow: Flow, outlet: Outlet) -> Result<(), Dead> {
         let Outlet { socket, leg, header, place } = outlet;
         let open = OpenSession { flow, socket, target: leg, header, _place: place };
         let stage = std::mem::replace(&mut self.stage, SessionStage::Open(Box::new(open)));
@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// Time has passed for the handshakes.
-    pub(super) fn tick(&mut self, now: Instant, reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
+    pub(crate) fn tick(&mut self, now: Instant, reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
         self.client.tick(now, &mut |emit| {
             if let Emit::Wire(bytes) = emit {
                 reply(bytes);
@@ -238,7 +238,7 @@ impl Session {
     }
 
     /// When a handshake wants to be called, if one does.
-    pub(super) fn wake(&self) -> Option<Instant> {
+    pub(crate) fn wake(&self) -> Option<Instant> {
         let target = match &self.stage {
             SessionStage::Open(open) => open.target.wake(),
             SessionStage::Greeting(_) | SessionStage::Opening(_) => None,
@@ -247,7 +247,7 @@ impl Session {
     }
 
     /// Tells both ends that nothing more comes: a DTLS peer that is not told sends into nothing.
-    pub(super) fn close_notify(&mut self, reply: &mut dyn FnMut(&[u8])) {
+    pub(crate) fn close_notify(&mut self, reply: &mut dyn FnMut(&[u8])) {
         self.client.close(&mut |emit| {
             if let Emit::Wire(bytes) = emit {
                 reply(bytes);
@@ -268,7 +268,7 @@ impl Session {
     }
 
     /// Ends it; the record is written when the session is dropped.
-    pub(super) fn end(mut self, reason: Dead, reply: &mut dyn FnMut(&[u8])) {
+    pub(crate) fn end(mut self, reason: Dead, reply: &mut dyn FnMut(&[u8])) {
         match reason {
             // Its client has forgotten the keys, and another one is at its address (RFC 6347 §4.2.8).
             RESTARTED => self.close_target(),
@@ -348,8 +348,8 @@ fn on_wire(sent: io::Result<usize>) -> Result<(), Dead> {
 }
 
 /// Opens the way to a target: a connected socket, and DTLS where the proxy wants it.
-pub(super) struct OutletOpener {
-    pub(super) dns: Arc<Dns>,
+pub(crate) struct OutletOpener {
+    pub(crate) dns: Arc<Dns>,
 }
 
 impl Opener for OutletOpener {

@@ -9,17 +9,17 @@ use super::initial::Id;
 
 /// Where a client is, and which of our addresses it spoke to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct AddressPair {
-    pub(super) client: SocketAddr,
-    pub(super) local: Option<IpAddr>,
+pub(crate) struct AddressPair {
+    pub(crate) client: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
 }
 
 /// A datagram that reached the wrong worker.
-pub(super) struct Stray {
-    pub(super) pair: AddressPair,
-    pub(super) datagram: Box<[u8]>,
+pub(crate) struct Stray {
+    pub(crate) pair: AddressPair,
+    pub(crate) datagram: Box<[u8]>,
 }
 
 /// Whose session an id belongs to, by port and id.
 #[derive(Default)]
-pub(crate) struct SessionOwners(pub(super) DashMap<(u16, Id), (u64, mpsc::Sender<Stray>)>);
+pub(crate) struct SessionOwners(pub(crate) DashMap<(u16, Id), (u64, mpsc::Sender<Stray>)>);

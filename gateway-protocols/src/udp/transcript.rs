@@ -18,21 +18,21 @@ use super::peer_chain::PeerChain;
 
 /// How a handshake's transcript is put right.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Transcript {
+pub(crate) struct Transcript {
     /// It begins otherwise.
-    pub(super) beginning: Option<Arc<Beginnings>>,
+    pub(crate) beginning: Option<Arc<Beginnings>>,
     /// The server's first flight is another one (DTLS 1.2).
-    pub(super) flight: Option<Arc<Flight>>,
+    pub(crate) flight: Option<Arc<Flight>>,
     /// The server shows more certificates (DTLS 1.3).
-    pub(super) list: Option<Arc<CertificateList>>,
+    pub(crate) list: Option<Arc<CertificateList>>,
     /// The client's hellos are other ones.
-    pub(super) offer: Option<Arc<Offer>>,
+    pub(crate) offer: Option<Arc<Offer>>,
     /// Takes the certificates that the peer shows.
-    pub(super) peer: Option<Arc<PeerChain>>,
+    pub(crate) peer: Option<Arc<PeerChain>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Beginnings {
+pub(crate) struct Beginnings {
     /// As the engine believes.
     engine: Vec<u8>,
     /// As the client knows it.
@@ -46,18 +46,18 @@ thread_local! {
 
 impl Transcript {
     /// Whether it is as the engine believes, and nobody looks at it.
-    pub(super) fn is_right(&self) -> bool {
+    pub(crate) fn is_right(&self) -> bool {
         let is_said = self.beginning.is_none() && self.flight.is_none() && self.list.is_none();
         is_said && self.offer.is_none() && self.peer.is_none()
     }
 
     /// The certificates that the engine shows that is being called, where it believes in one.
-    pub(super) fn current_list() -> Option<Arc<CertificateList>> {
+    pub(crate) fn current_list() -> Option<Arc<CertificateList>> {
         CURRENT.with_borrow(|current| current.as_ref()?.list.clone())
     }
 
     /// Calls an engine whose transcript this is.
-    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         /// Also where the work panics.
         struct Reset;
         impl Drop for Reset {
@@ -91,7 +91,7 @@ fn corrected(data: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl Beginnings {
-    pub(super) fn new(engine: Vec<u8>, client: Vec<u8>) -> Self {
+    pub(crate) fn new(engine: Vec<u8>, client: Vec<u8>) -> Self {
         Self { engine, client }
     }
 
@@ -102,7 +102,7 @@ impl Beginnings {
 
 /// aws-lc-rs' hashes, with the current transcript put right.
 #[derive(Debug)]
-pub(super) struct TranscriptHashes;
+pub(crate) struct TranscriptHashes;
 
 impl HashProvider for TranscriptHashes {
     fn create_hash(&self, algorithm: HashAlgorithm) -> Box<dyn HashContext> {
@@ -135,7 +135,7 @@ impl HashContext for Corrected {
 
 /// aws-lc-rs' checks of signatures; a client's is of the current transcript.
 #[derive(Debug)]
-pub(super) struct TranscriptSignatures;
+pub(crate) struct TranscriptSignatures;
 
 impl SignatureVerifier for TranscriptSignatures {
     fn verify_signature(
@@ -153,7 +153,7 @@ impl SignatureVerifier for TranscriptSignatures {
 
 /// aws-lc-rs' keys; in DTLS 1.2, a client signs the current transcript.
 #[derive(Debug)]
-pub(super) struct TranscriptKeys;
+pub(crate) struct TranscriptKeys;
 
 impl KeyProvider for TranscriptKeys {
     fn load_private_key(&self, key: &[u8]) -> Result<Box<dyn SigningKey>, CryptoError> {

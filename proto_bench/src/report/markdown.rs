@@ -9,9 +9,8 @@ use super::published;
 mod compare;
 pub(super) mod replay;
 mod scale;
-mod table;
 
-pub use table::Table;
+use super::table::Table;
 
 /// A whole page.
 #[must_use]

@@ -1,9 +1,9 @@
 //! The published figures that `matrix` and `scale` replay, and what their method did differently. Figures of another
 //! machine: context, not a yardstick.
 
-use super::markdown::Table;
 use super::model::{Document, ReportKind};
 use super::numbers::thousands;
+use super::table::Table;
 
 /// A row of the published ten-protocol table.
 struct Protocol {

@@ -16,7 +16,7 @@ use crate::tls::pem::{self, PemError};
 /// Checks the certificate of one kind of peer. The engine hands over the leaf alone; what is shown behind it is known too
 /// (`peer_chain.rs`).
 #[derive(Clone)]
-pub(in crate::udp) struct Verifier {
+pub(crate) struct Verifier {
     roots: Arc<RootCertStore>,
     /// Certificates of targets that are their own roots.
     own: Arc<OwnRoots>,
@@ -56,7 +56,7 @@ impl Verifier {
     ///
     /// # Errors
     /// When the CA file, or a revocation list, is of no use.
-    pub(super) fn clients(ca_path: &Path, crl_path: Option<&Path>) -> Result<Self, PemError> {
+    pub(crate) fn clients(ca_path: &Path, crl_path: Option<&Path>) -> Result<Self, PemError> {
         let lists = match crl_path {
             None => Lists::default(),
             Some(path) => Lists::read(path)?,
@@ -69,7 +69,7 @@ impl Verifier {
     ///
     /// # Errors
     /// When the CA file is of no use.
-    pub(in crate::udp) fn target(rules: &BackendTls, host: &str) -> Result<Option<Self>, ClientTlsError> {
+    pub(crate) fn target(rules: &BackendTls, host: &str) -> Result<Option<Self>, ClientTlsError> {
         if !rules.verify {
             return Ok(None);
         }
@@ -81,25 +81,25 @@ impl Verifier {
     }
 
     /// Whether both judge by the same CAs and lists: a copy of one, or read again with the same content.
-    pub(in crate::udp) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.roots, &other.roots)
     }
 
     /// This one, or `before` where that judges by the same CAs and lists.
-    pub(super) fn or_same(self, before: Option<&Self>) -> Self {
+    pub(crate) fn or_same(self, before: Option<&Self>) -> Self {
         let is_same =
             |before: &&Self| before.roots.roots == self.roots.roots && before.lists.der == self.lists.der;
         before.filter(is_same).cloned().unwrap_or(self)
     }
 
     /// Whether it judges clients.
-    pub(in crate::udp) fn is_for_clients(&self) -> bool {
+    pub(crate) fn is_for_clients(&self) -> bool {
         matches!(self.peer, Peer::Client)
     }
 
     /// Whether the certificate leads to a trusted one, by those `behind` it, is valid now, and is for this kind of peer; a
     /// target's must carry its name.
-    pub(in crate::udp) fn accepts(&self, certificate: &[u8], behind: &[CertificateDer<'_>]) -> bool {
+    pub(crate) fn accepts(&self, certificate: &[u8], behind: &[CertificateDer<'_>]) -> bool {
         let der = CertificateDer::from(certificate);
         let Ok(leaf) = webpki::EndEntityCert::try_from(&der) else { return false };
         let (usage, name) = match &self.peer {

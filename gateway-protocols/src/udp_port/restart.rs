@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use gateway_core::snapshot::streams::Transport;
 
-use super::client_table::addresses;
-use super::hello::Hello;
-use super::port::Port;
-use super::questions::slot_of;
-use super::session::RESTARTED;
-use super::stray::AddressPair;
+use super::Port;
+use crate::udp::client_table::addresses;
+use crate::udp::hello::Hello;
+use crate::udp::questions::slot_of;
+use crate::udp::session::RESTARTED;
+use crate::udp::stray::AddressPair;
 
 /// The first and last type of a record with a whole header; other first bytes are DTLS 1.3's short one.
 const TYPES: std::ops::RangeInclusive<u8> = 20..=26;

@@ -6,18 +6,18 @@ use std::time::Instant;
 
 use gateway_core::snapshot::Route;
 
+use super::Port;
 use super::arrive::MAX_HANDSHAKES;
-use super::cookie::{Claim, FirstHello, Proof};
-use super::dtls::{Certificates, Server};
-use super::flight::Flight;
-use super::headers::NewClient;
-use super::hello::{DTLS_1_0, Hello, record};
-use super::leg::{Emit, Leg};
-use super::peer_chain::PeerChain;
-use super::port::Port;
-use super::retry::Retry;
-use super::stray::AddressPair;
-use super::transcript::Transcript;
+use crate::udp::cookie::{Claim, FirstHello, Proof};
+use crate::udp::dtls::{Certificates, Server};
+use crate::udp::flight::Flight;
+use crate::udp::headers::NewClient;
+use crate::udp::hello::{DTLS_1_0, Hello, record};
+use crate::udp::leg::{Emit, Leg};
+use crate::udp::peer_chain::PeerChain;
+use crate::udp::retry::Retry;
+use crate::udp::stray::AddressPair;
+use crate::udp::transcript::Transcript;
 
 /// The type of records with alerts (RFC 5246 §6.2.1).
 const ALERT: u8 = 21;

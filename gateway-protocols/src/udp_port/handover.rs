@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::port::Port;
-use super::stray::AddressPair;
+use super::Port;
 use crate::handover::{Forwarded, Handed, SessionAddress};
+use crate::udp::stray::AddressPair;
 
 impl Port {
     /// Handles a message of another process.

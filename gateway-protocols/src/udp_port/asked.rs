@@ -5,9 +5,9 @@ use gateway_core::stream::relay::Carried;
 use gateway_core::stream::sessions::About;
 use tokio::time::Instant;
 
-use super::port::Port;
-use super::questions::{DatagramId, DatagramSession, DatagramSum, PortAnswer, Question, Wanted};
-use super::session::{Session, SessionStage};
+use super::Port;
+use crate::udp::questions::{DatagramId, DatagramSession, DatagramSum, PortAnswer, Question, Wanted};
+use crate::udp::session::{Session, SessionStage};
 
 /// Why a session ended that somebody ended.
 const ENDED: &str = "ended";

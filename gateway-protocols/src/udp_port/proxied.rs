@@ -10,10 +10,10 @@ use gateway_core::snapshot::streams::rules;
 use gateway_core::snapshot::{Route, Snapshot};
 use gateway_core::stream::proxy_protocol;
 
-use super::headers::{NewClient, ReceivedHeader, accepted};
-use super::leg::Leg;
-use super::port::Port;
-use super::stray::AddressPair;
+use super::Port;
+use crate::udp::headers::{NewClient, ReceivedHeader, accepted};
+use crate::udp::leg::Leg;
+use crate::udp::stray::AddressPair;
 
 impl Port {
     /// A datagram that begins with a PROXY header, or has to.

@@ -1,9 +1,18 @@
 //! The loop of one worker's share of a UDP port.
 
+mod arrive;
+mod asked;
+mod greet;
+mod handover;
+mod proxied;
+mod restart;
+mod trust;
+mod wire;
+
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,55 +23,56 @@ use gateway_core::config::model::HeaderDatagrams;
 use gateway_core::pipeline::flow::Flow;
 use gateway_core::snapshot::Snapshot;
 use gateway_core::stream::relay::Carried;
-use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
+use quinn_udp::{BATCH_SIZE, RecvMeta};
 use slab::Slab;
+use thiserror::Error;
 use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot};
 
-use super::arrive::NewSenders;
-use super::client_table::ClientTable;
-use super::connections::Connections;
-use super::dtls::{DtlsRules, Verifier};
-use super::headers::{NamedClients, accepted};
-use super::leg::{Dead, Leg};
-use super::questions::{Question, slot_of};
-use super::ready::ReadySet;
-use super::session::{Greeting, Opening, Outlet, OutletOpener, REFUSED, Session, SessionStage};
-use super::stray::AddressPair;
-use super::stray::Stray;
-use crate::handover::{Gate, Handed};
+use crate::handover::Handed;
+use crate::udp::client_table::ClientTable;
+use crate::udp::connections::Connections;
+use crate::udp::dtls::{DtlsRules, Verifier};
+use crate::udp::headers::{NamedClients, accepted};
+use crate::udp::leg::{Dead, Leg};
+use crate::udp::questions::{Question, slot_of};
+use crate::udp::ready::ReadySet;
+use crate::udp::session::{Greeting, Opening, Outlet, OutletOpener, REFUSED, Session, SessionStage};
+use crate::udp::stray::{AddressPair, Stray};
 use crate::worker::Worker;
+use arrive::NewSenders;
+use wire::{SharedSocket, Wire};
 
 /// One worker's share of a UDP port.
-pub(super) struct Port {
-    pub(super) worker: Arc<Worker>,
-    pub(super) number: u16,
-    pub(super) dtls: Arc<DtlsRules>,
+struct Port {
+    worker: Arc<Worker>,
+    number: u16,
+    dtls: Arc<DtlsRules>,
     /// What the sessions' client certificates were judged by last.
-    pub(super) trusted: Option<Verifier>,
-    pub(super) wire: Wire,
-    pub(super) sessions: Slab<Session>,
-    pub(super) by_client: ClientTable,
+    trusted: Option<Verifier>,
+    wire: Wire,
+    sessions: Slab<Session>,
+    by_client: ClientTable,
     /// Handshakes from the addresses of sessions, whose clients may have begun anew.
-    pub(super) beside: HashMap<AddressPair, u64>,
+    beside: HashMap<AddressPair, u64>,
     /// Sessions whose every datagram names its client.
-    pub(super) named: NamedClients,
+    named: NamedClients,
     /// Which datagrams have PROXY headers, by the configuration that sessions were begun with.
-    pub(super) accepted: Option<HeaderDatagrams>,
-    pub(super) arrivals: NewSenders,
-    pub(super) connections: Connections,
+    accepted: Option<HeaderDatagrams>,
+    arrivals: NewSenders,
+    connections: Connections,
     strays: mpsc::Receiver<Stray>,
     /// What another process says that reads the socket instead of this one, or before it did.
     handed: mpsc::Receiver<Handed>,
-    pub(super) place: SharedSocket,
+    place: SharedSocket,
     questions: mpsc::Receiver<Question>,
     /// Counts up with each session, so that a late event can't meet the successor in its slot.
-    pub(super) generations: Vec<u32>,
+    generations: Vec<u32>,
     ready: ReadySet,
     opening: FuturesUnordered<OpeningTarget>,
     opener: Arc<OutletOpener>,
-    pub(super) expiry: VecDeque<(Instant, u64)>,
-    pub(super) handshakes: VecDeque<u64>,
+    expiry: VecDeque<(Instant, u64)>,
+    handshakes: VecDeque<u64>,
     /// The configuration whose meters the sessions have.
     followed: Arc<Snapshot>,
     /// When metrics are to learn what the sessions have carried.
@@ -75,24 +85,6 @@ pub(super) struct Port {
 
 /// The search for a session's target.
 type OpeningTarget = Pin<Box<dyn Future<Output = (u64, Flow, Result<Outlet, Dead>)> + Send>>;
-
-/// The socket among those of its listener.
-pub(super) struct SharedSocket {
-    /// Closed while another process reads it.
-    gate: Arc<Gate>,
-    pub(super) number: u8,
-    /// Another process reads it.
-    pub(super) is_handed: bool,
-    /// Its sessions are waited for in a drain: their clients are known to another process, or were.
-    pub(super) counts: bool,
-}
-
-/// The listening socket.
-pub(super) struct Wire {
-    socket: tokio::net::UdpSocket,
-    state: UdpSocketState,
-    pub(super) local: SocketAddr,
-}
 
 /// Buffers for a batch of datagrams.
 struct Scratch {
@@ -113,38 +105,40 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often metrics learn what open sessions have carried.
 const COUNT: Duration = Duration::from_secs(2);
 
-impl Wire {
-    /// Sends to a client, from the address it spoke to.
-    pub(super) fn reply(&self, pair: AddressPair, bytes: &[u8]) {
-        let transmit = Transmit {
-            destination: pair.client,
-            ecn: None,
-            contents: bytes,
-            segment_size: None,
-            src_ip: pair.local,
-        };
-        // A full buffer loses the datagram, as UDP may.
-        let _sent =
-            self.socket.try_io(Interest::WRITABLE, || self.state.try_send((&self.socket).into(), &transmit));
-    }
+/// Why datagrams of a port can't be served.
+#[derive(Debug, Error)]
+#[error("port {number}: {error}")]
+pub(crate) struct PortError {
+    number: u16,
+    error: io::Error,
+}
+
+/// Serves a port until the task is ended.
+///
+/// # Errors
+/// When its sockets can't be used; it may be started again.
+pub(crate) async fn serve(
+    worker: Arc<Worker>,
+    socket: Arc<UdpSocket>,
+    number: u16,
+    dtls: Arc<DtlsRules>,
+) -> Result<(), PortError> {
+    let failed = |error| PortError { number, error };
+    let port = Port::new(worker, socket.try_clone().map_err(failed)?, number, dtls).map_err(failed)?;
+    port.run().await;
+    Ok(())
 }
 
 impl Port {
-    pub(super) fn new(
-        worker: Arc<Worker>,
-        socket: UdpSocket,
-        number: u16,
-        dtls: Arc<DtlsRules>,
-    ) -> io::Result<Self> {
-        let local = socket.local_addr()?;
-        let state = UdpSocketState::new((&socket).into())?;
-        let slot = if state.gro_segments() > 1 { 65_536 } else { 2_048 };
+    fn new(worker: Arc<Worker>, socket: UdpSocket, number: u16, dtls: Arc<DtlsRules>) -> io::Result<Self> {
+        let wire = Wire::new(socket)?;
+        let slot = if wire.state.gro_segments() > 1 { 65_536 } else { 2_048 };
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (connections, strays) = Connections::new(number, worker.shared().known.clone());
         let questions = worker.takes_questions();
         let (hand, handed) = mpsc::channel(HANDED);
-        let (gate, place) = worker.shared().datagrams.add_port(local, hand);
+        let (gate, place) = worker.shared().datagrams.add_port(wire.local, hand);
         Ok(Self {
             accepted: accepted(&worker.snapshot(), number),
             followed: worker.snapshot(),
@@ -154,7 +148,7 @@ impl Port {
             number,
             trusted: dtls.clients().flatten(),
             dtls,
-            wire: Wire { socket: tokio::net::UdpSocket::from_std(socket)?, state, local },
+            wire,
             sessions: Slab::new(),
             by_client: ClientTable::default(),
             beside: HashMap::new(),
@@ -182,7 +176,7 @@ impl Port {
     }
 
     /// Serves until dropped.
-    pub(super) async fn run(mut self) {
+    async fn run(mut self) {
         poll_fn(|cx| {
             self.poll_once(cx);
             Poll::<()>::Pending
@@ -260,7 +254,7 @@ impl Port {
         wire.socket.try_io(Interest::READABLE, || wire.state.recv((&wire.socket).into(), &mut slices, metas))
     }
 
-    pub(super) fn take_request(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) {
+    fn take_request(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) {
         match self.session_of(pair) {
             Some(key) if self.is_sealed(key) => self.take_sealed(pair, key, datagram, now),
             Some(key) => self.forward(key, datagram, now),
@@ -270,7 +264,7 @@ impl Port {
     }
 
     /// A datagram of a session's client.
-    pub(super) fn forward(&mut self, key: u64, datagram: &[u8], now: Instant) {
+    fn forward(&mut self, key: u64, datagram: &[u8], now: Instant) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
         let was_ready = session.client.is_ready();
         let (wire, pair) = (&self.wire, session.pair);
@@ -288,13 +282,13 @@ impl Port {
     }
 
     /// Whether a key still names the session it was made for.
-    pub(super) fn is_current(&self, key: u64) -> bool {
+    fn is_current(&self, key: u64) -> bool {
         let slot = slot_of(key);
         self.sessions.contains(slot) && u64::from(self.generations[slot]) == key >> 32
     }
 
     /// Finds a target for a session whose client is ready.
-    pub(super) fn open(&mut self, key: u64) {
+    fn open(&mut self, key: u64) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
         let SessionStage::Greeting(greeting) = &mut session.stage else { return };
         let (looking, mut stop) = oneshot::channel();
@@ -469,7 +463,7 @@ impl Port {
         self.followed = snapshot;
     }
 
-    pub(super) fn end(&mut self, key: u64, reason: Dead) {
+    fn end(&mut self, key: u64, reason: Dead) {
         let Some(session) = self.sessions.try_remove(slot_of(key)) else { return };
         let generation = &mut self.generations[slot_of(key)];
         *generation = generation.wrapping_add(1);

@@ -2,8 +2,8 @@
 
 use gateway_core::http::reply::Cause;
 
-use super::dtls::Verifier;
-use super::port::Port;
+use super::Port;
+use crate::udp::dtls::Verifier;
 
 impl Port {
     /// Judges the certificates of open sessions again where the trusted CAs have changed.

@@ -12,17 +12,17 @@ use gateway_core::snapshot::streams::{Transport, rules};
 use gateway_core::snapshot::{Route, Snapshot};
 use gateway_core::stream::session::Session as Seen;
 
-use super::client_table::addresses;
-use super::connections::SessionLookup;
-use super::headers::NewClient;
-use super::hello::Hello;
-use super::initial::{Opening, RequestedName, is_short};
-use super::leg::Leg;
-use super::port::Port;
-use super::questions::slot_of;
-use super::session::{Session, SessionStage};
-use super::stray::AddressPair;
-use super::stray::Stray;
+use super::Port;
+use crate::udp::client_table::addresses;
+use crate::udp::connections::SessionLookup;
+use crate::udp::headers::NewClient;
+use crate::udp::hello::Hello;
+use crate::udp::initial::{Opening, RequestedName, is_short};
+use crate::udp::leg::Leg;
+use crate::udp::questions::slot_of;
+use crate::udp::session::{Session, SessionStage};
+use crate::udp::stray::AddressPair;
+use crate::udp::stray::Stray;
 
 /// Handshakes under way at a time; one that would be beyond takes the oldest one's place.
 pub(super) const MAX_HANDSHAKES: usize = 1024;
