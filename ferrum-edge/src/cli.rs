@@ -155,7 +155,7 @@ enum Command {
     /// List the plugins, or show the settings of one
     Plugins(reference::PluginsArgs),
     /// List the environment variables
-    Settings,
+    Settings(reference::SettingsArgs),
     /// Print the version
     Version(reference::VersionArgs),
     /// Print a shell completion script
@@ -246,7 +246,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Waf(args) => waf::waf(&args),
         Command::Schema => reference::schema(),
         Command::Plugins(args) => reference::plugins(&args, &registry),
-        Command::Settings => reference::settings(),
+        Command::Settings(args) => reference::settings(&args),
         Command::Version(args) => reference::version(&args),
         Command::Completions { shell } => reference::completions::<Cli>(shell),
     };

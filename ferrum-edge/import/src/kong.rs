@@ -16,6 +16,7 @@ mod lifted;
 mod logs;
 mod order;
 mod plugins;
+mod replaced_path;
 mod routes;
 mod secrets;
 mod services;

@@ -23,6 +23,7 @@ mod guard_names;
 mod guards;
 mod internal_locations;
 mod item;
+mod joined_values;
 mod location;
 mod login;
 mod lookahead;
@@ -40,6 +41,7 @@ mod serve;
 mod server;
 mod settings;
 mod site;
+mod stock_files;
 mod stream;
 mod subrequest;
 mod tested;
@@ -347,12 +349,13 @@ impl<'f> Nginx<'f> {
             || blocks::HANDLERS.contains(&name)
             || name == guard_names::UNREAD;
         let says = |what: &str| directive.arguments.first().is_some_and(|it| it == what);
-        let is_off =
-            name == "proxy_cache" && says("off") || name.starts_with("proxy_pass_request_") && says("on");
+        let is_off = matches!(name, "proxy_cache" | "fastcgi_cache") && says("off")
+            || name.starts_with("proxy_pass_request_") && says("on");
         // What an application or a cache of nginx's own gets is told with it, once.
         let is_of_handler = name.ends_with("_temp_path")
             || ["fastcgi_", "uwsgi_", "scgi_", "memcached_"].iter().any(|of| name.starts_with(of))
-                && !name.ends_with("_pass");
+                && !name.ends_with("_pass")
+                && !cache::NAMES.contains(&name);
         if login::is_of_refusals(directive) {
             // Told beside `auth_request`.
             return;

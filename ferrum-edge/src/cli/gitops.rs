@@ -10,9 +10,9 @@ use gateway_core::plugin::Registry;
 use serde_json::Value;
 
 use super::admin::{Admin, AdminArgs, exit_code, tell};
-use super::changes::is_pending;
+use super::changes::{is_pending, waits_for_approval};
 use super::traffic;
-use super::{BAD_CONFIG, DIFFERENT, FAILED, MISUSED, PENDING, print};
+use super::{BAD_CONFIG, DIFFERENT, FAILED, MISUSED, OutputFormat, PENDING, print};
 use crate::source::file::{Machine, read_text};
 
 /// Arguments of `dump`.
@@ -51,6 +51,9 @@ pub(super) struct DiffArgs {
     traffic: Option<PathBuf>,
     #[command(flatten)]
     admin: AdminArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text", conflicts_with = "traffic")]
+    output: OutputFormat,
 }
 
 /// Arguments of `apply`.
@@ -72,6 +75,9 @@ pub(super) struct ApplyArgs {
     /// Prints the change of each object, with fields before and after, and writes nothing; exit code 4 if there are changes
     #[arg(long, conflicts_with = "dry_run")]
     plan: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    output: OutputFormat,
 }
 
 /// Arguments of `sync`.
@@ -120,8 +126,19 @@ pub(super) fn diff(args: &DiffArgs, registry: Registry) -> u8 {
     told(args.admin.open_existing(registry).and_then(|admin| {
         let document = read(&args.file, args.keep_references)?;
         let answer = send(&admin, "/v1/import?validate_only&details", &args.file, &document)?;
-        Ok(show_changes(&answer))
+        Ok(print_changes(&answer, args.output))
     }))
+}
+
+/// Prints the changes that the gateway found, in this format.
+fn print_changes(answer: &Value, output: OutputFormat) -> u8 {
+    match output {
+        OutputFormat::Text => show_changes(answer),
+        OutputFormat::Json => {
+            print::line(answer);
+            if answer["changes"].as_array().is_none_or(Vec::is_empty) { 0 } else { DIFFERENT }
+        }
+    }
 }
 
 /// Prints what would be done to each object, with the fields before and after. The code is 4 when there is anything.
@@ -191,7 +208,11 @@ fn put(args: &ApplyArgs, rest: Rest, registry: Registry) -> u8 {
         };
         let answer = send(&admin, &path, &args.file, &document)?;
         if args.plan {
-            return Ok(show_changes(&answer));
+            return Ok(print_changes(&answer, args.output));
+        }
+        if matches!(args.output, OutputFormat::Json) {
+            print::line(&answer);
+            return Ok(if waits_for_approval(&answer) { PENDING } else { 0 });
         }
         if is_pending(&answer) {
             return Ok(PENDING);

@@ -64,6 +64,7 @@ enum From {
     /// Kong's declarative format, as dumped by decK
     Kong,
     /// A Caddyfile
+    #[value(alias = "caddy")]
     Caddyfile,
     /// Caddy's JSON, as printed by `caddy adapt`
     CaddyJson,
@@ -76,6 +77,7 @@ enum From {
     /// An OpenAPI 3 document
     Openapi,
     /// Kubernetes manifests with Ingresses and Services
+    #[value(aliases = ["ingress-nginx", "kubernetes"])]
     Ingress,
 }
 

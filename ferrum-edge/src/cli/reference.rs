@@ -14,7 +14,7 @@ use crate::admin::catalogue::document;
 use crate::source::file;
 use crate::variables::VARIABLES;
 
-use super::print;
+use super::{OutputFormat, print};
 
 /// Arguments of `plugins`.
 #[derive(Debug, Args)]
@@ -37,11 +37,22 @@ enum ReferenceFormat {
     Markdown,
 }
 
+/// Arguments of `settings`.
+#[derive(Debug, Args)]
+pub(super) struct SettingsArgs {
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    output: OutputFormat,
+}
+
 /// Arguments of `version`.
 #[derive(Debug, Args)]
 pub(super) struct VersionArgs {
-    /// Prints a JSON object
-    #[arg(long)]
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    output: OutputFormat,
+    /// The same as --output json
+    #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
     /// Also print features, commit and TLS provider
     #[arg(long)]
@@ -167,7 +178,15 @@ fn sentence(option: &Value) -> String {
 }
 
 /// The environment variables.
-pub(super) fn settings() -> u8 {
+pub(super) fn settings(args: &SettingsArgs) -> u8 {
+    if matches!(args.output, OutputFormat::Json) {
+        let named = |name: &str, key: Option<&str>, doc: &str| json!({"name": name, "key": key, "doc": doc});
+        let keyed = SETTINGS.iter().map(|it| named(it.name, Some(&format!("gateway.{}", it.key)), it.doc));
+        let others = VARIABLES.iter().map(|it| (it.name, it.doc)).chain(COMMAND_LINE.iter().copied());
+        let list = keyed.chain(others.map(|(name, doc)| named(name, None, doc)));
+        print::line(pretty(&list.collect()));
+        return 0;
+    }
     for setting in SETTINGS {
         print::line(format_args!("{} (gateway.{})\n  {}", setting.name, setting.key, setting.doc));
     }
@@ -215,7 +234,7 @@ pub(super) fn version(args: &VersionArgs) -> u8 {
         ("target", &target),
         ("build", build),
     ];
-    if args.json {
+    if args.json || matches!(args.output, OutputFormat::Json) {
         let mut document = json!({ "name": name, "version": version });
         for (name, fact) in facts.iter().filter(|_| args.verbose) {
             document[*name] = json!(fact);

@@ -15,7 +15,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
 
 use super::admin::{Admin, AdminResponse, GatewayArgs};
-use super::{FAILED, MISUSED, print, tail};
+use super::{FAILED, MISUSED, OutputFormat, print, tail};
 use board::{Board, Look, OtherAnswer, View};
 use screen::{KeyAction, Screen};
 
@@ -33,9 +33,18 @@ pub(super) struct TopArgs {
     /// Print what happens within one interval, and end
     #[arg(long)]
     once: bool,
-    /// Print JSON
-    #[arg(long, requires = "once")]
+    /// Output format; json requires --once
+    #[arg(long, value_enum, default_value = "text")]
+    output: OutputFormat,
+    /// The same as --output json
+    #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
+}
+
+impl TopArgs {
+    fn is_json(&self) -> bool {
+        self.json || matches!(self.output, OutputFormat::Json)
+    }
 }
 
 /// Where counts are asked for.
@@ -56,6 +65,10 @@ pub(super) fn top(args: &TopArgs) -> u8 {
     let interval = Duration::from_millis(args.interval.0);
     if !(MIN_INTERVAL..=MAX_INTERVAL).contains(&interval) {
         print::error("--interval is from 100ms to 10s");
+        return MISUSED;
+    }
+    if args.is_json() && !args.once {
+        print::error("--output json prints one interval: add --once");
         return MISUSED;
     }
     if !args.once && !io::stdout().is_terminal() {
@@ -139,7 +152,7 @@ fn once(
         }
     }
     let board = Board::between(&first, &look(admin)?);
-    if args.json {
+    if args.is_json() {
         let mut document = serde_json::to_value(&board).map_err(TopError::Json)?;
         document["events"] = json!(seen);
         print::line(&document);

@@ -8,6 +8,8 @@ use gateway_core::snapshot::{Route, Snapshot};
 
 /// Near misses that are told.
 const MAX_NEAR: usize = 10;
+/// Characters of a regex that is shown.
+const MAX_REGEX: usize = 200;
 
 /// The proxies that were not chosen.
 pub(super) struct Losers {
@@ -75,12 +77,20 @@ pub(super) fn reason(rules: &HttpRules, rule: &Match, path: &str) -> String {
         PathPattern::Template(template) => format!("the template {}", template.as_str()),
         PathPattern::Prefix(prefix) if **prefix == *path => format!("the path {prefix}"),
         PathPattern::Prefix(prefix) => format!("the longest prefix is {prefix}"),
-        PathPattern::Regex(regex) => format!("no prefix fits, the regex {regex} does"),
+        PathPattern::Regex(regex) => format!("no prefix fits, {} does", regex_text(regex.as_str())),
     };
     let condition = if rule.condition.is_some() { ", its conditions hold" } else { "" };
     match rules.priority {
         0 => format!("{}, {path}{condition}", hosts(rule)),
         priority => format!("{}, priority {priority}, {path}{condition}", hosts(rule)),
+    }
+}
+
+/// A regex that can be read. One with classes such as `\w` is much longer here than the user wrote it.
+fn regex_text(regex: &str) -> String {
+    match regex.is_ascii() && regex.len() <= MAX_REGEX {
+        true => format!("the regex {regex}"),
+        false => "its regex".to_owned(),
     }
 }
 
@@ -134,7 +144,7 @@ fn why(
         PathPattern::Exact(path) => format!("the path {path}"),
         PathPattern::Template(template) => format!("the template {}", template.as_str()),
         PathPattern::Prefix(prefix) => format!("the prefix {prefix}"),
-        PathPattern::Regex(regex) => format!("the regex {regex}"),
+        PathPattern::Regex(regex) => regex_text(regex.as_str()),
     };
     match (distance, winner) {
         (Distance::AllFits, None) => {

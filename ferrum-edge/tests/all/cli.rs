@@ -149,8 +149,13 @@ fn what_the_program_knows_of_itself() {
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let version: Value = serde_json::from_str(&said(&["version", "--json"])).unwrap();
-    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    for form in [&["version", "--json"][..], &["version", "--output", "json"]] {
+        let version: Value = serde_json::from_str(&said(form)).unwrap();
+        assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    }
+    let settings: Value = serde_json::from_str(&said(&["settings", "--output", "json"])).unwrap();
+    let port = settings.as_array().unwrap().iter().find(|it| it["name"] == "FERRUM_PROXY_HTTP_PORT").unwrap();
+    assert_eq!(port["key"], "gateway.http");
     let schema: Value = serde_json::from_str(&said(&["schema"])).unwrap();
     assert!(schema["properties"]["proxies"].is_object());
     assert!(said(&["plugins"]).lines().any(|line| line.starts_with("request_termination  ")));

@@ -3,6 +3,28 @@
 use ferrum_edge::import::Format;
 
 use super::compare::{Case, compare};
+use super::routes::{good, import, lost};
+
+/// Statuses that only nginx has: no request gets their page, and the report says so.
+#[test]
+fn pages_of_statuses_that_only_nginx_has() {
+    for (page, status, is_lost) in [
+        ("error_page 497 https://$host:$server_port$request_uri;", None, true),
+        ("error_page 497 =301 https://a.test$request_uri;", None, true),
+        ("error_page 495 496 = @none;", None, true),
+        ("error_page 495 404 https://a.test/;", Some("404"), true),
+        ("error_page 404 https://a.test/$host;", Some("404"), false),
+    ] {
+        let text = format!(
+            "http {{ server {{ listen 80; {page} location / {{ proxy_redirect off; proxy_pass http://10.0.0.1:1001; }} location @none {{ return 302 /; }} }} }}"
+        );
+        let imported = import(Format::Nginx, &text, false);
+        let document = good(&imported);
+        let made = document["plugin_configs"].as_array().into_iter().flatten();
+        let mut statuses = made.filter_map(|it| it["config"]["pages"][0]["status"].as_str());
+        assert_eq!((statuses.next(), lost(&imported, "error_page 49")), (status, is_lost), "{page}");
+    }
+}
 
 #[tokio::test]
 async fn nginx_error_pages() {

@@ -285,9 +285,11 @@ fn what_kongs_plugins_cannot_have_here_is_closed() {
 /// A path that can't be made anew is named.
 #[test]
 fn kongs_paths_that_are_not_replaced_are_named() {
-    for config in
-        ["{replace: {uri: '/x/$(uri_captures.id)'}}", "{replace: {uri: /x}, remove: {headers: [x-a]}}"]
-    {
+    for config in [
+        "{replace: {uri: '/x/$(uri_captures.id)'}}",
+        "{replace: {uri: '/x/$(shared.id)'}}",
+        "{replace: {uri: '/x/$(headers.x)'}, remove: {headers: [x-a]}}",
+    ] {
         let text = format!(
             "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1\n  routes: [{{name: r, paths: [/]}}]\n  plugins: [{{name: request-transformer, config: {config}}}]\n"
         );

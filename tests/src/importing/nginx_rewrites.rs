@@ -328,3 +328,58 @@ http {
     })
     .await;
 }
+
+/// Texts of several variables in `map` and `if`: each way to divide what they are compared with.
+#[tokio::test]
+async fn texts_of_several_variables() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    map $host$uri $blocked { default 0; a.test/secret 1; "b.test/Secret" 1; }
+    map "$request_method:$http_x_role" $writes { default no; "DELETE:" yes; "DELETE:guest" yes; "GET:" ""; }
+    map $http_x_one$http_x_two $both { default ""; ab 1; }
+    map $request_uri $listed { default ""; /listed one; /listed?a=b two; }
+    server {
+        listen 127.0.0.1:@PORT@;
+        if ($blocked) { return 403; }
+        if ($writes = yes) { return 405; }
+        if ($both) { return 410; }
+        set $where "$scheme:$host";
+        set $zeros $http_x_one$arg_off;
+        if ($where = "http:c.test") { return 302 https://c.test/; }
+        if ($zeros = 00) { return 409; }
+        if ($request_uri = /asked?x=1) { return 418; }
+        if ($listed = two) { return 404; }
+        if ($listed) { return 400; }
+        location / { proxy_pass http://@A@; }
+    }
+}
+"#,
+        hosts: &["a.test", "b.test", "c.test"],
+        paths: &[
+            "/",
+            "/secret",
+            "/secret/x",
+            "/?off=0",
+            "/asked",
+            "/asked?x=1",
+            "/listed",
+            "/listed?a=b",
+            "/listed?a=c",
+        ],
+        methods: &["GET", "DELETE"],
+        fields: &[
+            "",
+            "x-role: guest",
+            "x-role: admin",
+            "x-one: a",
+            "x-one: ab",
+            "x-two: ab",
+            "x-one: 0",
+            "x-one: 00",
+        ],
+        ..Case::default()
+    })
+    .await;
+}

@@ -212,7 +212,7 @@ impl Acls {
         match name {
             "http_auth" => return Term::Auth(argument.to_owned(), None),
             "http_auth_group" => return Term::Auth(argument.to_owned(), test.values.first().cloned()),
-            name if name.ends_with("http_req_rate") => {
+            name if name.ends_with("http_req_rate") || name.ends_with("conn_cur") => {
                 return Rate::read(name, argument, &test.values).map_or(NOT_CONVERTED, Term::Rate);
             }
             _ => {}

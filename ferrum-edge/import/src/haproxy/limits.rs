@@ -4,10 +4,10 @@ use super::Haproxy;
 use super::acl::{Acls, Term, Ways};
 use super::rates::{Counter, Rate, Tracked};
 use super::request_condition::{convert, request_cond};
-use super::sections::{HaproxyLine, Section, rate_period};
+use super::sections::{HaproxyLine, Section, rate_period, stores};
 use super::templates::template;
 use crate::cond::Cond;
-use crate::draft::{Limit, Plug, RateLimiting, draft};
+use crate::draft::{ConcurrencyLimiting, Limit, Plug, RateLimiting, draft};
 use crate::steps::RouteStep;
 
 /// By what requests are told apart, as `limit_by` says it; `None` where it can't, or where rules before change it.
@@ -36,6 +36,9 @@ impl Haproxy<'_, '_> {
             by: limit_by(after(1), acls).filter(|_| line.lacks().is_none()),
             cond: convert(&ways),
             period: self.tables.get(table).and_then(rate_period),
+            // A rule for connections counts those.
+            counts_concurrent: line.name() == "http-request"
+                && self.tables.get(table).is_some_and(|table| stores(table, "conn_cur")),
         };
         let todo = "use `rate_limiting`";
         match (&tracked.cond, &tracked.by) {
@@ -66,14 +69,22 @@ impl Haproxy<'_, '_> {
                 (Ok(_), ..) => Err("it asks for several rates at a time".to_owned()),
             };
             match made {
-                Ok((cond, (tracked, config))) => {
+                Ok((cond, (tracked, plug))) => {
                     if cond != Cond::Always && cond != tracked {
                         let why = "only requests that its own condition means are counted";
                         self.out.partial(line.at, line.text(), why, "");
+                    } else if plug.name == "concurrency_limiting" && !matches!(status, 429 | 503) {
+                        let why = "refused requests are answered with 429";
+                        self.out.partial(
+                            line.at,
+                            line.text(),
+                            why,
+                            "see `status_code` of `concurrency_limiting`",
+                        );
                     } else {
                         self.out.converted(line.at, line.text());
                     }
-                    steps.push(RouteStep::Pass(cond.and(tracked), Plug::of(config)));
+                    steps.push(RouteStep::Pass(cond.and(tracked), plug));
                 }
                 Err(why) => {
                     let why = format!("the limit is not converted: {why}");
@@ -81,6 +92,14 @@ impl Haproxy<'_, '_> {
                 }
             }
         }
+    }
+}
+
+impl Haproxy<'_, '_> {
+    /// Reports a rule that rejects connections of clients that have too many.
+    pub(super) fn connections_not_limited(&mut self, line: &HaproxyLine) {
+        let why = "connections of one client are not limited for HTTP here, concurrent requests are";
+        self.out.not_converted(line.at, line.text(), why, "use `concurrency_limiting`");
     }
 }
 
@@ -92,8 +111,8 @@ pub(super) fn is_limit(ways: &Ways) -> bool {
 
 const NO_KEY: &str = "requests can't be counted by what it names";
 
-/// Which requests are counted, and the settings of `rate_limiting`.
-fn limit(section: &Section, rate: &Rate, acls: &Acls, status: u16) -> Result<(Cond, RateLimiting), String> {
+/// Which requests are counted, and the plugin that limits them.
+fn limit(section: &Section, rate: &Rate, acls: &Acls, status: u16) -> Result<(Cond, Plug), String> {
     let is_meant = |tracked: &&Tracked| match &rate.counter {
         Counter::Tracked(number) => tracked.number == *number,
         Counter::Address(table) => {
@@ -108,6 +127,19 @@ fn limit(section: &Section, rate: &Rate, acls: &Acls, status: u16) -> Result<(Co
         (None, _) => return Err("no `track-sc` rule before it counts for it".to_owned()),
     };
     let by = tracked.by.as_deref().ok_or(NO_KEY)?;
+    let cond = || tracked.cond.clone().map_err(|why| why.to_string());
+    if rate.is_concurrent {
+        if !tracked.counts_concurrent {
+            return Err("its table counts no requests that are under way".to_owned());
+        }
+        let status = if status == 503 { 503 } else { 429 };
+        let mut config =
+            draft!(ConcurrencyLimiting { max_concurrent: rate.most, limit_by: by, status_code: status });
+        if by != "address" {
+            config.on_missing("allow");
+        }
+        return Ok((cond()?, Plug::of(config)));
+    }
     let period = tracked.period.as_deref().ok_or("its table counts no requests over a time")?;
     let status = if (400..600).contains(&status) { status } else { 429 };
     let limit = draft!(Limit { rate: rate.most, per: period });
@@ -117,5 +149,5 @@ fn limit(section: &Section, rate: &Rate, acls: &Acls, status: u16) -> Result<(Co
     if by != "address" {
         config.on_missing("allow");
     }
-    Ok((tracked.cond.clone().map_err(|why| why.to_string())?, config))
+    Ok((cond()?, Plug::of(config)))
 }

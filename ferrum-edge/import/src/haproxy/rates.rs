@@ -1,13 +1,15 @@
-//! Rates that stick-tables count, as conditions and `track-sc` rules name them.
+//! Rates and concurrent requests that stick-tables count, as conditions and `track-sc` rules name them.
 
 use super::why::Why;
 use crate::cond::Cond;
 
-/// How many requests within a stick-table's time pass, and where they are counted.
+/// How many requests pass within a stick-table's time, or at a time, and where they are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rate {
     pub(super) most: u64,
     pub(super) counter: Counter,
+    /// Counts those under way (`conn_cur`), not those of a time.
+    pub(super) is_concurrent: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +23,9 @@ pub(super) enum Counter {
 impl Rate {
     /// Reads a fetch that is compared with a number.
     pub(super) fn read(name: &str, argument: &str, values: &[String]) -> Option<Self> {
-        let counter = match name.strip_suffix("_http_req_rate")? {
+        let is_concurrent = name.ends_with("_conn_cur");
+        let counted = name.strip_suffix("_http_req_rate").or_else(|| name.strip_suffix("_conn_cur"))?;
+        let counter = match counted {
             "src" => Counter::Address(argument.to_owned()),
             "sc" => Counter::Tracked(argument.to_owned()),
             name if argument.is_empty() => Counter::Tracked(name.strip_prefix("sc")?.to_owned()),
@@ -35,7 +39,7 @@ impl Rate {
             [operator, most] if operator == "ge" => most.parse::<u64>().ok()?.checked_sub(1)?,
             _ => return None,
         };
-        (most > 0).then_some(Self { most, counter })
+        (most > 0).then_some(Self { most, counter, is_concurrent })
     }
 }
 
@@ -49,4 +53,6 @@ pub(super) struct Tracked {
     pub(super) cond: Result<Cond, Why>,
     /// The time over which its table counts requests.
     pub(super) period: Option<String>,
+    /// Whether its table counts what is under way, and each request is counted by itself.
+    pub(super) counts_concurrent: bool,
 }

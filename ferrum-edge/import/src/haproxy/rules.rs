@@ -152,12 +152,12 @@ impl Haproxy<'_, '_> {
         steps: &mut Vec<RouteStep>,
     ) {
         let (words, ways) = self.split(line, line.arguments(), acls);
-        let action = words.get(1).map_or("", String::as_str);
-        match (action, convert(&ways)) {
+        match (words.get(1).map_or("", String::as_str), convert(&ways)) {
             ("reject" | "silent-drop", Ok(cond)) => {
                 self.out.partial(line.at, line.text(), "the connection stays: requests get 403", "");
                 steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, 403, "")));
             }
+            ("reject" | "silent-drop", Err(_)) if is_limit(&ways) => self.connections_not_limited(line),
             ("reject" | "silent-drop", Err(why)) => self.close_route(line, why, steps),
             (action, _) if action.starts_with("track-sc") => self.track(section, line, acls),
             ("accept" | "inspect-delay" | "capture" | "set-var", _) => {

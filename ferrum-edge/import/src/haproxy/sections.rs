@@ -227,6 +227,11 @@ fn names(first: &str) -> usize {
     usize::from(matches!(first, "acl" | "mode"))
 }
 
+/// Whether a stick-table counts this.
+pub(super) fn stores(line: &HaproxyLine, what: &str) -> bool {
+    line.words.iter().any(|word| word.split(',').any(|it| it == what))
+}
+
 /// The time over which a stick-table counts requests.
 pub(super) fn rate_period(line: &HaproxyLine) -> Option<String> {
     let store = line

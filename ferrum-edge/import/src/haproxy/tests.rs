@@ -1,6 +1,6 @@
 //! Texts that no server would take.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::draft::answers_itself;
 use crate::{Conversion, Failure, Format, Import, NoFiles, Options};
@@ -274,7 +274,7 @@ fn limits_count_what_is_tracked() {
         ("hdr(x)", "{ src_http_req_rate gt 5 }", "no `track-sc`"),
     ] {
         let (made, lost) = limit(track, deny);
-        assert_eq!(made, serde_json::Value::Null, "{track}");
+        assert_eq!(made, Value::Null, "{track}");
         assert!(
             lost.iter().any(|it| it.contains("the limit is not converted") && it.contains(why)),
             "{track}: {lost:?}"
@@ -286,13 +286,41 @@ fn limits_count_what_is_tracked() {
     assert_eq!(made.report.count(Conversion::Closed), 1);
 }
 
+/// `conn_cur` of requests that are tracked is how many are under way; of connections, it is not converted, and closes nothing.
+#[test]
+fn requests_under_way_are_limited() {
+    let made = |rules: &str| {
+        let made =
+            front("", &format!(" stick-table type ip size 1k store conn_cur,http_req_rate(10s)\n {rules}"));
+        let found = made.plugin_configs.iter().find(|it| it["plugin_name"] == "concurrency_limiting");
+        let config = found.map(|it| it["config"].clone()).unwrap_or_default();
+        (config, losses(&made).join("\n"), made.report.count(Conversion::Closed))
+    };
+    let limit = |status: u64, most: u64| json!({ "max_concurrent": most, "limit_by": "address", "status_code": status });
+    const TRACK: &str = "http-request track-sc0 src\n";
+    for (rules, config, lost) in [
+        ("http-request deny deny_status 429 if { sc_conn_cur(0) gt 10 }", limit(429, 10), ""),
+        ("http-request deny deny_status 503 if { sc0_conn_cur ge 10 }", limit(503, 9), ""),
+        ("http-request deny if { src_conn_cur gt 10 }", limit(429, 10), "answered with 429"),
+        ("tcp-request connection reject if { src_conn_cur gt 10 }", Value::Null, "are not limited"),
+        ("http-request deny if { sc_conn_cur(1) gt 10 }", Value::Null, "no `track-sc`"),
+    ] {
+        let (found, said, closed) = made(&format!("{TRACK} {rules}"));
+        assert_eq!((&found, closed), (&config, 0), "{rules}: {said}");
+        assert!(said.contains(lost) && lost.is_empty() == said.is_empty(), "{rules}: {said}");
+    }
+    let (found, said, _) =
+        made("tcp-request connection track-sc0 src\n http-request deny if { sc_conn_cur(0) gt 10 }");
+    assert!(found.is_null() && said.contains("under way"), "{said}");
+}
+
 #[test]
 fn cookies_without_a_value() {
     let made =
         front("", " http-request deny if { cook(s) -m found }\n http-request deny if { cook(t) -m reg .* }");
     let regex = |n: usize| {
         let asked = made.proxies[n]["matches"][0].to_string();
-        let value: serde_json::Value = serde_json::from_str(&asked).expect("a condition");
+        let value: Value = serde_json::from_str(&asked).expect("a condition");
         value["headers"]["cookie"]["regex"]
             .as_str()
             .or_else(|| value["all"][0]["headers"]["cookie"]["regex"].as_str())
@@ -335,7 +363,7 @@ fn the_proxy_protocol_of_everybody_opens_no_port() {
     for mode in ["http", "tcp"] {
         let text = format!("frontend f\n mode {mode}\n bind :80 accept-proxy\n default_backend web\n{WEB}");
         let made = import(&text).expect("an import");
-        assert_eq!(made.proxies, Vec::<serde_json::Value>::new(), "{mode}");
+        assert_eq!(made.proxies, Vec::<Value>::new(), "{mode}");
         assert!(made.gateway.get("accept_proxy_protocol").is_none());
         assert!(
             losses(&made).iter().any(|it| it.contains("trusted_proxies") && it.contains("closed")),

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
+use super::counterparts::{Counterpart, counterpart};
 use super::plugins::{attach, is_harmless};
-use super::{Kong, counterparts, is_off, name};
+use super::{Kong, is_off, name, replaced_path};
 use crate::draft::{Import, Limit, Match, Plug, RateLimiting, draft};
 use crate::error::Failure;
 use crate::tree::Node;
@@ -125,7 +126,6 @@ impl Kong {
         let mut in_use: HashMap<&'static str, ConfigsInUse> = HashMap::new();
         for one in all {
             self.out.here = one.plugin.at;
-            let theirs = name(&one.plugin);
             match self.caller_settings(&one) {
                 Some(plug) => {
                     let ours = plug.name;
@@ -135,7 +135,7 @@ impl Kong {
                     });
                     self.place_caller_plugin(&one, &plug, &identifying, known);
                 }
-                None if is_harmless(&theirs) => {
+                None if is_harmless(&name(&one.plugin), &one.plugin) => {
                     self.out.not_converted_here(&one.place, "its settings have no counterpart here");
                 }
                 None => self.leave_out(&one),
@@ -159,9 +159,10 @@ impl Kong {
             return Some(Plug::of(draft!(RateLimiting { limits, limit_by: "consumer" })));
         }
         super::defaults::see(&theirs, &one.plugin);
-        let plug = counterparts::counterpart(&mut self.out, &one.place, &theirs, config).ok()?;
+        let Counterpart { plug, second } = counterpart(&mut self.out, &one.place, &theirs, config).ok()?;
+        let lacks_groups = replaced_path::lacks_groups(&self.out, &plug, one.proxies.as_deref());
         // A condition of its own, such as a trigger, would have to hold beside that on the caller.
-        Some(plug).filter(|plug| plug.when.is_none())
+        (plug.when.is_none() && second.is_none() && !lacks_groups).then_some(plug)
     }
 
     fn place_caller_plugin(

@@ -68,7 +68,7 @@ impl Kong {
         let consumer = consumer.map(|name| self.usernames.get(&name).cloned().unwrap_or(name));
         if is_off(plugin) {
             self.out.not_needed(plugin.at, place, "it is switched off");
-        } else if plugins::is_harmless(&name(plugin)) {
+        } else if plugins::is_harmless(&name(plugin), plugin) {
             self.out.not_converted_here(place, why);
         } else if self.out.guard_not_converted(
             plugin.at,

@@ -1,13 +1,20 @@
 //! The settings of Kong's plugins as those of ours.
 
-use super::{some, text, texts};
+use super::{replaced_path, some, text, texts};
 use crate::cond::Cond;
 use crate::draft::{
     AccessControl, BasicAuth, BotDetection, CorrelationId, Cors, GrpcWeb, HeaderRule, HmacAuth, Import,
     IpRestriction, JwtAuth, KeyAuth, Limit, Matcher, Plug, RateLimiting, RequestSizeLimiting,
-    RequestTermination, Rewrite, draft,
+    RequestTermination, draft,
 };
 use crate::tree::{Node, NodeValue};
+
+/// What one of Kong's plugins is here.
+pub(super) struct Counterpart {
+    pub(super) plug: Plug,
+    /// A second plugin of ours that does a part of it.
+    pub(super) second: Option<Plug>,
+}
 
 /// Our plugin with its settings; or why there is none like it, or none that keeps out whom this one does.
 pub(super) fn counterpart(
@@ -15,10 +22,12 @@ pub(super) fn counterpart(
     place: &str,
     theirs: &str,
     config: &Node,
-) -> Result<Plug, String> {
-    let mut reader = SettingsReader { out, place, config, why: None };
-    let made = reader.ours(theirs);
-    made.ok_or_else(|| reader.why.unwrap_or_else(|| "its settings have no counterpart here".to_owned()))
+) -> Result<Counterpart, String> {
+    let mut reader = SettingsReader { out, place, config, why: None, second: None };
+    match reader.ours(theirs) {
+        Some(plug) => Ok(Counterpart { plug, second: reader.second }),
+        None => Err(reader.why.unwrap_or_else(|| "its settings have no counterpart here".to_owned())),
+    }
 }
 
 /// Reads the settings of one plugin.
@@ -28,6 +37,8 @@ pub(super) struct SettingsReader<'r> {
     pub(super) config: &'r Node,
     /// Why there is no counterpart.
     pub(super) why: Option<String>,
+    /// What a further plugin of ours does of it.
+    second: Option<Plug>,
 }
 
 impl SettingsReader<'_> {
@@ -326,7 +337,7 @@ impl SettingsReader<'_> {
     /// In Kong's order: remove, rename, replace, add, append.
     fn transformer(&mut self, ours: &'static str, query: &str) -> Option<Plug> {
         let mut rules = Vec::new();
-        let uri = self.config.path(&["replace", "uri"]).and_then(Node::str).filter(|uri| !uri.is_empty());
+        let path = replaced_path::written(self.config).filter(|_| ours == "request_transformer");
         for (theirs, operation) in [
             ("remove", "remove"),
             ("rename", "rename"),
@@ -341,7 +352,7 @@ impl SettingsReader<'_> {
                     "headers" => "header",
                     "body" | "json" => "body",
                     name if name == query => "query",
-                    "uri" if uri.is_some() => continue,
+                    "uri" if path.is_some() => continue,
                     _ => {
                         if !items.is_empty() {
                             self.out.not_converted_here(
@@ -365,14 +376,20 @@ impl SettingsReader<'_> {
                 }
             }
         }
-        match uri {
-            None => Some(Plug::of_rules(ours, rules)),
-            Some(path) if rules.is_empty() && path.starts_with('/') && !path.contains("$(") => {
-                Some(Plug::of(draft!(Rewrite { path: path.replace('$', "$$") })))
-            }
-            Some(_) => self
-                .cannot("`replace.uri`: a path with expressions, or beside other changes, is not made anew"),
+        let changes = Plug::of_rules(ours, rules.clone());
+        let Some(path) = path else { return Some(changes) };
+        let Some(rewrite) = replaced_path::rewrite(path) else {
+            return self
+                .cannot("`replace.uri`: a path with other expressions than one value is not made anew");
+        };
+        if rules.is_empty() {
+            return Some(rewrite);
         }
+        if replaced_path::reads_fields(&rewrite) {
+            return self.cannot("`replace.uri`: a path of fields is not made anew beside other changes");
+        }
+        self.second = Some(rewrite);
+        Some(changes)
     }
 
     /// Reports a value that is not converted. Where a target would not get what the client sends, it is removed: it does not pass

@@ -136,6 +136,6 @@ impl Kong {
             );
         }
         let (place, why) = (format!("{place}, filter chain"), "there is no such plugin here");
-        plugins::plugin_not_converted(&mut self.out, &place, "filter-chain", why, chain.at, at);
+        plugins::plugin_not_converted(&mut self.out, &place, "filter-chain", why, chain, at);
     }
 }

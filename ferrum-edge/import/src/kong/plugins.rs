@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::counterparts::{Counterpart, counterpart};
 use super::secrets::secret;
-use super::{is_off, list, name, some, text};
+use super::{is_off, list, name, replaced_path, some, text};
 use crate::draft::{
-    BasicCredential, Credentials, HmacCredential, Import, JwtCredential, KeyCredential, PluginConfig,
+    BasicCredential, Credentials, HmacCredential, Import, JwtCredential, KeyCredential, Plug, PluginConfig,
     PluginRef, RequestTermination, draft,
 };
-use crate::report::At;
 use crate::tree::{Node, NodeValue};
 
 /// Where a plugin runs.
@@ -45,13 +45,33 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     }
     let nothing = Node::new(plugin.at, NodeValue::Null);
     let config = plugin.get("config").unwrap_or(&nothing);
-    let plug = match super::counterparts::counterpart(out, &place, &theirs, config) {
+    let made = counterpart(out, &place, &theirs, config).and_then(|made| {
+        let lacks = |plug: &Plug| replaced_path::lacks_groups(out, plug, proxies);
+        match lacks(&made.plug) || made.second.as_ref().is_some_and(lacks) {
+            true => {
+                Err("`replace.uri`: not every path of its routes has the groups that it names".to_owned())
+            }
+            false => Ok(made),
+        }
+    });
+    let Counterpart { plug, second } = match made {
         Ok(made) => made,
         Err(why) => {
             config.see_all();
-            return plugin_not_converted(out, &place, &theirs, &why, plugin.at, at);
+            return plugin_not_converted(out, &place, &theirs, &why, plugin, at);
         }
     };
+    for plug in [Some(plug), second].into_iter().flatten() {
+        place_plugin(out, &theirs, &plug, at);
+    }
+    out.converted(plugin.at, &place);
+    if proxies.is_some_and(<[usize]>::is_empty) {
+        out.not_converted_here(&place, "nothing it runs for was converted");
+    }
+}
+
+/// Adds a plugin config of ours, and has it run where theirs does.
+fn place_plugin(out: &mut Import, theirs: &str, plug: &Plug, at: Where<'_>) {
     let id = out.id("plugin", &format!("{theirs}-{}", out.plugin_configs.len() + 1));
     let scope = match at {
         Where::Everywhere => "global",
@@ -59,12 +79,9 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     };
     let (plugin_name, config, when) = (plug.name, &*plug.config, plug.when.as_deref());
     out.plugin_configs.push(draft!(PluginConfig { id: &id, plugin_name, scope, config, when }).into());
-    out.converted(plugin.at, &place);
-    let Where::Proxies(proxies) = at else { return };
-    if proxies.is_empty() {
-        out.not_converted_here(&place, "nothing it runs for was converted");
+    if let Where::Proxies(proxies) = at {
+        attach(out, proxies, &id);
     }
-    attach(out, proxies, &id);
 }
 
 /// Plugins of ours that ask callers who they are.
@@ -108,9 +125,10 @@ const HARMLESS: &[&str] = &[
     "zipkin",
 ];
 
-/// Whether a plugin keeps nobody out.
-pub(super) fn is_harmless(theirs: &str) -> bool {
-    HARMLESS.contains(&theirs)
+/// Whether requests are answered as before without this plugin: it keeps nobody out, and leaves them their path.
+pub(super) fn is_harmless(theirs: &str, plugin: &Node) -> bool {
+    let moves = plugin.get("config").is_some_and(|config| replaced_path::written(config).is_some());
+    HARMLESS.contains(&theirs) && !moves
 }
 
 /// Reports a plugin that is not converted, and closes the proxies that it may have guarded.
@@ -119,15 +137,15 @@ pub(super) fn plugin_not_converted(
     place: &str,
     theirs: &str,
     why: &str,
-    line: At,
+    plugin: &Node,
     at: Where<'_>,
 ) {
-    if is_harmless(theirs) {
+    if is_harmless(theirs, plugin) {
         out.not_converted_here(place, why);
         return;
     }
     if !out.guard_not_converted(
-        line,
+        plugin.at,
         place,
         why,
         "guard it with a plugin of ferrum-edge, then remove `request_termination`",

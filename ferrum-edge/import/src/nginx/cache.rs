@@ -1,4 +1,4 @@
-//! `proxy_cache` and what belongs to it, as the plugin `response_cache`.
+//! `proxy_cache`, `fastcgi_cache` and what belongs to them, as the plugin `response_cache`.
 
 use super::asked::Test;
 use super::blocks::Directive;
@@ -18,6 +18,15 @@ pub(super) const NAMES: &[&str] = &[
     "proxy_cache_background_update",
     "proxy_cache_valid",
     "proxy_no_cache",
+    "fastcgi_cache",
+    "fastcgi_cache_bypass",
+    "fastcgi_cache_key",
+    "fastcgi_cache_methods",
+    "fastcgi_cache_path",
+    "fastcgi_cache_use_stale",
+    "fastcgi_cache_background_update",
+    "fastcgi_cache_valid",
+    "fastcgi_no_cache",
 ];
 /// Those that need no counterpart: the gateway does so anyway.
 pub(super) const NOT_NEEDED: &[&str] =
@@ -30,22 +39,47 @@ pub(super) const CACHE_STATUS: &str = "$upstream_cache_status";
 const STALE: &str = "600s";
 const TODO: &str = "use the plugin `response_cache`";
 
+/// The directives of one of nginx's caches: those for targets that speak HTTP, or for FastCGI.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CacheOf<'l, 'd> {
+    handler: &'static str,
+    levels: &'l [&'d Directive],
+}
+
+impl<'l, 'd> CacheOf<'l, 'd> {
+    /// The cache of what a location passes requests to.
+    pub(super) fn location(levels: &'l [&'d Directive]) -> Self {
+        let own = levels.iter().rev().take_while(|level| level.name != "server");
+        let is_fastcgi = own.flat_map(|level| &level.block).any(|it| it.name == "fastcgi_pass");
+        Self { handler: if is_fastcgi { "fastcgi" } else { "proxy" }, levels }
+    }
+
+    /// The directives that hold, by what comes behind the handler's name.
+    fn said(self, name: &str) -> Vec<&'d Directive> {
+        said(self.levels, &format!("{}_{name}", self.handler))
+    }
+
+    /// The directive that switches it on.
+    fn zone(self) -> Option<&'d Directive> {
+        let cache = self.said("cache").first().copied()?;
+        cache.arguments.first().filter(|zone| *zone != "off").map(|_| cache)
+    }
+}
+
 impl Nginx<'_> {
     /// The cache of a location, where it has one that can be converted.
     pub(super) fn cache(&mut self, place: &str, levels: &[&Directive]) -> Option<Plug> {
-        let cache = *said(levels, "proxy_cache").first()?;
-        if cache.arguments.first().is_none_or(|zone| zone == "off") {
-            return None;
-        }
+        let own = CacheOf::location(levels);
+        let cache = own.zone()?;
         let what = format!("{place}: {cache}");
         let mut config = ResponseCache::default();
-        let (Some(when), Some(())) = (self.cached_when(levels), self.cache_key(levels, &mut config)) else {
+        let (Some(when), Some(())) = (self.cached_when(own), self.cache_key(own, &mut config)) else {
             let why = "which requests it is for, or by what it tells responses apart, can't be said here: nothing is cached";
             self.out.not_converted(cache.at, what, why, TODO);
             return None;
         };
-        self.cache_times(place, levels, &mut config);
-        for stale in said(levels, "proxy_cache_use_stale") {
+        self.cache_times(place, own, &mut config);
+        for stale in own.said("cache_use_stale") {
             let has = |word: &str| stale.arguments.iter().any(|it| it == word);
             if has("updating") {
                 config.stale_while_revalidate(STALE);
@@ -76,14 +110,14 @@ impl Nginx<'_> {
         levels: &[&Directive],
         status: Option<u16>,
     ) -> Option<CasedRules> {
-        let cache = said(levels, "proxy_cache").first().and_then(|it| it.arguments.first());
-        if cache.is_none_or(|zone| zone == "off") || status.is_some() {
+        let own = CacheOf::location(levels);
+        if own.zone().is_none() || status.is_some() {
             self.out.not_needed(header.at, what, "it is empty where nothing is cached, and not sent");
             return None;
         }
-        let key = self.cache_key(levels, &mut ResponseCache::default());
-        let passing = self.any_is_true(levels, "proxy_cache_bypass").filter(|_| key.is_some());
-        let Some((passing, unsaved)) = passing.zip(self.any_is_true(levels, "proxy_no_cache")) else {
+        let key = self.cache_key(own, &mut ResponseCache::default());
+        let passing = self.any_is_true(own, "cache_bypass").filter(|_| key.is_some());
+        let Some((passing, unsaved)) = passing.zip(self.any_is_true(own, "no_cache")) else {
             self.out.not_converted(header.at, what, "nothing is cached", TODO);
             return None;
         };
@@ -107,10 +141,10 @@ impl Nginx<'_> {
     }
 
     /// The requests that `proxy_cache_bypass` and `proxy_no_cache` leave.
-    fn cached_when(&self, levels: &[&Directive]) -> Option<Cond> {
+    fn cached_when(&self, own: CacheOf<'_, '_>) -> Option<Cond> {
         let mut made = Cond::Always;
-        for name in ["proxy_cache_bypass", "proxy_no_cache"] {
-            for value in said(levels, name).iter().flat_map(|it| &it.arguments) {
+        for name in ["cache_bypass", "no_cache"] {
+            for value in own.said(name).iter().flat_map(|it| &it.arguments) {
                 made = made.and(self.vars_here.holds(value, &Test::True, 0)?.negate());
             }
         }
@@ -118,15 +152,15 @@ impl Nginx<'_> {
     }
 
     /// When any value of a directive is neither empty nor `0`.
-    fn any_is_true(&self, levels: &[&Directive], name: &str) -> Option<Cond> {
-        let values = said(levels, name).into_iter().flat_map(|it| &it.arguments);
+    fn any_is_true(&self, own: CacheOf<'_, '_>, name: &str) -> Option<Cond> {
+        let values = own.said(name).into_iter().flat_map(|it| &it.arguments);
         let each = values.map(|value| self.vars_here.holds(value, &Test::True, 0));
         each.collect::<Option<Vec<Cond>>>().map(Cond::any)
     }
 
     /// `proxy_cache_key`: what tells responses apart besides the URL.
-    fn cache_key(&self, levels: &[&Directive], config: &mut ResponseCache) -> Option<()> {
-        let Some(key) = said(levels, "proxy_cache_key").first().copied() else { return Some(()) };
+    fn cache_key(&self, own: CacheOf<'_, '_>, config: &mut ResponseCache) -> Option<()> {
+        let Some(key) = own.said("cache_key").first().copied() else { return Some(()) };
         let (mut headers, mut cookies, mut has_path) = (Vec::new(), Vec::new(), false);
         for name in key.arguments.iter().flat_map(|word| word.split('$').skip(1)) {
             let name = name.trim_start_matches('{');
@@ -151,10 +185,10 @@ impl Nginx<'_> {
     }
 
     /// `proxy_cache_valid [CODE ...] TIME`.
-    fn cache_times(&mut self, place: &str, levels: &[&Directive], config: &mut ResponseCache) {
+    fn cache_times(&mut self, place: &str, own: CacheOf<'_, '_>, config: &mut ResponseCache) {
         // Statuses and their seconds.
         let (mut good, mut bad) = (Vec::<(u16, u64)>::new(), Vec::new());
-        for valid in said(levels, "proxy_cache_valid") {
+        for valid in own.said("cache_valid") {
             let what = format!("{place}: {valid}");
             let parts = valid.arguments.split_last();
             let Some((time, codes)) =
@@ -178,13 +212,13 @@ impl Nginx<'_> {
             }
             self.out.converted(valid.at, what);
         }
-        let (ttl, statuses) = self.one_time(place, levels, &good).unzip();
+        let (ttl, statuses) = self.one_time(place, own, &good).unzip();
         config.default_ttl(ttl);
         config.statuses(statuses);
-        let (ttl, statuses) = self.one_time(place, levels, &bad).unzip();
+        let (ttl, statuses) = self.one_time(place, own, &bad).unzip();
         config.negative_ttl(ttl);
         config.negative_statuses(statuses);
-        let methods = said(levels, "proxy_cache_methods");
+        let methods = own.said("cache_methods");
         if let Some(posts) = methods.iter().find(|it| it.arguments.iter().any(|it| it == "POST")) {
             let why = "responses to GET and HEAD alone are kept";
             self.out.partial(posts.at, format_args!("{place}: {posts}"), why, "");
@@ -195,13 +229,13 @@ impl Nginx<'_> {
     fn one_time(
         &mut self,
         place: &str,
-        levels: &[&Directive],
+        own: CacheOf<'_, '_>,
         list: &[(u16, u64)],
     ) -> Option<(String, Vec<u16>)> {
         let least = list.iter().map(|(_, time)| *time).min()?;
         if list.iter().any(|(_, time)| *time != least) {
             let why = format!("statuses with different times are all kept for the shortest, {least} s");
-            if let Some(valid) = said(levels, "proxy_cache_valid").first() {
+            if let Some(valid) = own.said("cache_valid").first() {
                 self.out.partial(valid.at, format_args!("{place}: {valid}"), why, "");
             }
         }

@@ -114,10 +114,18 @@ impl Included<'_, '_> {
                         directives.extend(inner);
                     }
                 }
-                Err(why) => {
-                    include_not_converted(out, &directive, &why);
-                    directives.push(unread(&directive));
-                }
+                Err(why) => match super::stock_files::directives(&pattern, directive.at) {
+                    Some(stock) => {
+                        let why = format!("{why}; taken as the one that comes with nginx");
+                        out.partial(directive.at, &directive, why, "import what `nginx -T` prints");
+                        self.count += stock.len();
+                        directives.extend(stock);
+                    }
+                    None => {
+                        include_not_converted(out, &directive, &why);
+                        directives.push(unread(&directive));
+                    }
+                },
             }
         }
         Ok(())

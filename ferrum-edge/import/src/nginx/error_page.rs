@@ -13,6 +13,9 @@ use super::{Nginx, first, said};
 use crate::draft::{ErrorPages, Page, Plug, draft};
 
 const TODO: &str = "use the plugin `error_pages`";
+/// Statuses that nginx has for itself alone: a head that is too large, a bad certificate, none, plain HTTP on a port for TLS, and a
+/// client that went away. The gateway answers 431 or 400, and closes.
+const OWN_STATUSES: [u16; 5] = [494, 495, 496, 497, 499];
 
 /// The words of an `error_page`.
 struct ErrorPage<'d> {
@@ -39,6 +42,7 @@ impl<'d> Nginx<'_> {
             }
             let what = format!("{place}: {directive}");
             let page = ErrorPage::read(directive).ok_or("its statuses are not errors");
+            let page = page.and_then(|page| self.without_own_statuses(directive, &what, page));
             match page.and_then(|page| self.page(site, &page)) {
                 Ok(page) => {
                     if page.get("url").is_some() || page.get("upstream_id").is_some() {
@@ -61,6 +65,28 @@ impl<'d> Nginx<'_> {
             false => "gateway",
         };
         Some(Plug::of(draft!(ErrorPages { of, pages })))
+    }
+
+    /// The page without statuses that only nginx has, which are reported.
+    fn without_own_statuses<'p>(
+        &mut self,
+        directive: &Directive,
+        what: &str,
+        mut page: ErrorPage<'p>,
+    ) -> Result<ErrorPage<'p>, &'static str> {
+        let before = page.codes.len();
+        page.codes.retain(|code| !OWN_STATUSES.contains(code));
+        if page.codes.is_empty() {
+            return Err(
+                "no request has this status here: the gateway answers 400 where nginx has 495 to 497 (plain HTTP on a port for TLS), and 431 for 494",
+            );
+        }
+        if page.codes.len() < before {
+            let why =
+                "no request has a status of nginx's own (494 to 499) here: the gateway answers 400 or 431";
+            self.out.partial(directive.at, what, why, TODO);
+        }
+        Ok(page)
     }
 
     /// A page of `error_pages`.

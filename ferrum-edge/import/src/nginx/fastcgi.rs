@@ -8,7 +8,7 @@ use super::guards::is_guarded;
 use super::location::{Location, LocationKind};
 use super::site::Site;
 use super::{Nginx, first, innermost, said};
-use crate::draft::{FastCgi, Proxy, To, draft};
+use crate::draft::{FastCgi, Plug, Proxy, To, draft};
 use crate::text;
 
 /// Parameters that the gateway sends by default with the same values.
@@ -43,6 +43,8 @@ const ENDINGS: [&str; 9] = ["php", "phtml", "php5", "php7", "phar", "cgi", "fcgi
 pub(super) struct Application {
     pub(super) to: To,
     pub(super) settings: Proxy,
+    /// The cache of its answers.
+    pub(super) cache: Option<Plug>,
 }
 
 impl Application {
@@ -101,7 +103,7 @@ impl<'d> Nginx<'_> {
         settings.backend_connect_timeout(text::duration(millis("fastcgi_connect_timeout").max(1)));
         settings.backend_first_byte_timeout(text::duration(read));
         settings.backend_idle_timeout(text::duration(read.max(send)));
-        for name in ["fastcgi_cache", "fastcgi_intercept_errors", "fastcgi_ignore_headers"] {
+        for name in ["fastcgi_intercept_errors", "fastcgi_ignore_headers"] {
             if let Some(said) = innermost(levels, name).filter(|it| it.arguments.iter().any(|it| it != "off"))
             {
                 self.out.not_converted(
@@ -112,8 +114,9 @@ impl<'d> Nginx<'_> {
                 );
             }
         }
+        let cache = self.cache(place, levels);
         self.out.converted(pass.at, what);
-        Some(Application { to, settings })
+        Some(Application { to, settings, cache })
     }
 
     fn application_target(&mut self, pass: &Directive, what: &str) -> Option<To> {
@@ -349,7 +352,17 @@ impl<'d> Nginx<'_> {
         }
         let levels = [site.http, site.directive, location.directive];
         let place = super::item::place(site, &levels);
-        self.application(site, &place, &levels, &pass)
+        let mut application = self.application(site, &place, &levels, &pass)?;
+        let decides = |it: &Directive| matches!(it.name.as_str(), "set" | "if" | "rewrite");
+        if location.directive.block.iter().any(decides)
+            && let Some(cache) = application.cache.take()
+        {
+            // What the location decides on the way is not known before it is picked.
+            let why = "paths that lead to the location are not cached: it has directives of its own that may forbid it";
+            let todo = "add them to `when` of the plugin `response_cache`, and the plugin to the proxy";
+            self.out.partial(location.directive.at, format_args!("{place}: {}", cache.name), why, todo);
+        }
+        Some(application)
     }
 }
 

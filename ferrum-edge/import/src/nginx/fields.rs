@@ -111,9 +111,34 @@ pub(super) fn query(test: &Test<'_>) -> Option<Cond> {
     })
 }
 
+/// `$request_uri` that is this text.
+fn same_target(wanted: &str, ignores: bool) -> Option<Cond> {
+    let (path, query) = wanted.split_once('?').map_or((wanted, None), |(path, query)| (path, Some(query)));
+    if !path.starts_with('/') {
+        return Some(Cond::Never);
+    }
+    // What is decoded or resolved here, nginx compares as the client sent it.
+    if path.contains('%') || path.contains("//") || path.contains("/.") {
+        return None;
+    }
+    let path = match ignores {
+        true => Matcher::regex(format!("(?i){}", text::literal(path))),
+        false => Matcher::exact(path),
+    };
+    let query = match query {
+        None => Matcher::present(false),
+        Some(query) => Matcher::exact(query).ignore_case(ignores),
+    };
+    Some(Cond::path_is(path).and(Cond::query_string(query)))
+}
+
 /// `$request_uri`: the path and, behind a question mark, the query.
 pub(super) fn target(test: &Test<'_>) -> Option<Cond> {
-    let Test::Regex(regex, ignores) = test else { return None };
+    let (regex, ignores) = match test {
+        Test::Regex(regex, ignores) => (regex, ignores),
+        Test::Same(wanted, ignores) => return same_target(wanted, *ignores),
+        Test::True => return Some(Cond::Always),
+    };
     let query = |regex: &str| text::is_regex(regex).then(|| Cond::query_string(Matcher::regex(regex)));
     let path = |regex: &str| text::is_regex(regex).then(|| Cond::path_is(Matcher::regex(regex)));
     let no_query = || Cond::query_string(Matcher::present(false));

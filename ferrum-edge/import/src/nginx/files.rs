@@ -10,7 +10,7 @@ use super::guards::is_guarded;
 use super::item::{Passed, Rewritten};
 use super::location::{Location, LocationKind};
 use super::site::Site;
-use super::{Nginx, first, innermost};
+use super::{Nginx, first, innermost, plugins};
 use crate::draft::{Proxy, StaticFiles, To, draft};
 use crate::report::At;
 
@@ -90,7 +90,9 @@ impl<'d> Nginx<'_> {
         let has_folders = tried.is_none_or(|tried| tried.arguments.iter().any(|it| it == "$uri/"));
         match (index, plain.to) {
             (Some((name, application)), To::Files(config)) if has_folders => {
-                beside_files(application.trying(&[format!("{{path}}/{name}")]), config)
+                let mut passed = beside_files(application.trying(&[format!("{{path}}/{name}")]), config);
+                self.add_plugins_of_script(site, &format!("/{name}"), &mut passed);
+                passed
             }
             (_, to) => Passed { to, ..plain },
         }
@@ -116,8 +118,8 @@ impl<'d> Nginx<'_> {
             );
             return None;
         }
-        let Application { to, settings } = self.application(site, place, levels, pass)?;
-        Some(Passed::new(to, settings))
+        let Application { to, settings, cache } = self.application(site, place, levels, pass)?;
+        Some(Passed { answers: cache.into_iter().collect(), ..Passed::new(to, settings) })
     }
 
     /// Takes away the files of `index` that another location guards, or hands to an application: nginx looks for the location of such
@@ -210,6 +212,26 @@ impl<'d> Nginx<'_> {
         (application.has_scripts() && is_safe).then(|| application.trying(&tries))
     }
 
+    /// Gives requests that lead to a script the limits, fields and pages that the script's location has of its own. Files beside it
+    /// get them, too, which the report says.
+    fn add_plugins_of_script(&mut self, site: &Site<'d>, script: &str, passed: &mut Passed) {
+        let Some(location) = site.picked(script).cloned() else { return };
+        let is_plugin = |it: &&Directive| {
+            let name = it.name.as_str();
+            name == "error_page" || plugins::NAMES.contains(&name) && !name.starts_with("proxy_")
+        };
+        let Some(own) = location.directive.block.iter().find(is_plugin) else { return };
+        let levels = [site.http, site.directive, location.directive];
+        let place = super::item::place(site, &levels);
+        let mut made = self.plugins(&place, &levels);
+        made.extend(self.error_pages(site, &place, &levels));
+        let mut settings = self.settings(&place, &levels);
+        settings.append(&mut passed.settings);
+        (passed.plugins, passed.settings) = (Some(made), settings);
+        let why = "paths that lead to its script have it, and so have the files beside the script";
+        self.out.partial(own.at, format_args!("{place}: {own}"), why, "");
+    }
+
     /// `try_files` of a location with files.
     fn tried(
         &mut self,
@@ -232,7 +254,11 @@ impl<'d> Nginx<'_> {
             if known != ["{path}"] {
                 config.try_files(known);
             }
-            return beside_files(application, config);
+            let mut passed = beside_files(application, config);
+            if let Some(script) = tried.arguments.last().and_then(|last| self.front_path(last)) {
+                self.add_plugins_of_script(site, &script, &mut passed);
+            }
+            return passed;
         }
         if let Some(mut passed) = self.fallback(site, place, tried, Some(&mut known)) {
             if passed.to != To::Closed {
@@ -367,8 +393,8 @@ fn beside_files(application: Application, mut config: StaticFiles) -> Passed {
     if !asks_folders || config.contains_key("listing") {
         config.shift_remove("refuse_folders");
     }
-    let Application { to, settings } = application;
-    Passed { files: Some(config), ..Passed::new(to, settings) }
+    let Application { to, settings, cache } = application;
+    Passed { files: Some(config), answers: cache.into_iter().collect(), ..Passed::new(to, settings) }
 }
 
 fn files_of(config: StaticFiles, strips: bool) -> Passed {

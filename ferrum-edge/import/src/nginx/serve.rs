@@ -209,9 +209,8 @@ impl<'d> Nginx<'_> {
         let what = format!("{place}: {handler}");
         let closed_route = || vec![Passed::new(To::Closed, Proxy::default())];
         if handler.name == "fastcgi_pass" {
-            return self
-                .scripts(site, place, levels, rewritten, handler)
-                .map_or_else(closed_route, |it| vec![it]);
+            let scripts = self.scripts(site, place, levels, rewritten, handler);
+            return scripts.map_or_else(closed_route, |it| vec![it]);
         }
         if !matches!(handler.name.as_str(), "proxy_pass" | "grpc_pass") {
             let (why, todo) = match handler.name.as_str() {

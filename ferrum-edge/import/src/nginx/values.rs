@@ -13,7 +13,7 @@ use crate::text;
 /// Cases one variable, or one text with variables, may have.
 const MAX_CASES: usize = 64;
 /// Single conditions of all cases of one variable or text together, and of one condition; the gateway takes 1024.
-const MAX_PARTS: usize = 500;
+pub(super) const MAX_PARTS: usize = 500;
 /// Conditions within conditions; the gateway takes 16.
 const MAX_DEEP: usize = 12;
 /// Variables within variables.
@@ -267,8 +267,10 @@ impl Variables {
         }
         let Some(name) = lone(source) else {
             // A plain text is what it is.
-            return (!source.contains('$'))
-                .then(|| if test.fits(source) { Cond::Always } else { Cond::Never });
+            return match source.contains('$') {
+                true => self.joined_holds(source, test, depth),
+                false => Some(if test.fits(source) { Cond::Always } else { Cond::Never }),
+            };
         };
         match self.said(name) {
             _ if self.groups.contains_key(name) => None,

@@ -50,6 +50,17 @@ fn what_is_not_recognised_is_3_and_a_loss_only_where_there_is_one() {
 }
 
 #[test]
+fn formats_are_found_by_the_names_of_programs() {
+    let folder = Folder::new();
+    folder.write("site", "a.test {\n reverse_proxy 127.0.0.1:9\n}\n");
+    for (from, code) in [("caddy", 0), ("caddyfile", 0), ("ingress-nginx", 3), ("kubernetes", 3), ("what", 2)]
+    {
+        let run = ferrum_edge(&folder).args(["import", "site", "--from", from]).output().unwrap();
+        assert_eq!(run.status.code(), Some(code), "{from}: {}", String::from_utf8_lossy(&run.stderr));
+    }
+}
+
+#[test]
 fn recorded_requests_are_compared() {
     let folder = Folder::new();
     let server = "http { server { listen 80; server_name a.test; location / { proxy_pass http://127.0.0.1:9; } \
@@ -101,5 +112,50 @@ fn values_fill_placeholders() {
         &["Caddyfile", "--env-file", "gone"],
     ] {
         assert_eq!(run(bad).status.code(), Some(3), "{bad:?}");
+    }
+}
+
+/// Kong's `replace.uri`: the path that a target receives, or 503 where it can't be made. Never the path that the client sent.
+#[test]
+fn kong_paths_are_made_anew_or_closed() {
+    let folder = Folder::new();
+    let ask = |transformer: &str, url: &str| {
+        let text = format!(
+            "_format_version: '3.0'\nservices:\n- name: s\n  url: http://127.0.0.1:3000/base\n  routes:\n  - name: r\n    paths:              ['~/api/(?<id>\\d+)', '~/old/(?<id>\\d+)']\n    plugins: [{{name: request-transformer, config: {transformer}}}]\n               - {{name: p, paths: [/plain], plugins: [{{name: request-transformer, config: {transformer}}}]}}\n"
+        );
+        folder.write("kong.yaml", &text);
+        let made = ferrum_edge(&folder).args(["import", "kong.yaml"]).output().unwrap();
+        folder.write("made.yaml", &String::from_utf8(made.stdout).unwrap());
+        let mut command = ferrum_edge(&folder);
+        command.args(["explain", "GET", url, "-H", "x-user: ann", "-H", "x-drop: 1", "--spec", "made.yaml"]);
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        let has_drop = text.contains("x-drop: 1");
+        let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned);
+        match line("sent:      GET ") {
+            Some(sent) => format!("{sent}{}", if has_drop { " x-drop" } else { "" }),
+            None => line("outcome:   ").unwrap_or(text),
+        }
+    };
+    const API: &str = "http://127.0.0.1/api/12/x?q=1";
+    const PLAIN: &str = "http://127.0.0.1/plain/a";
+    for (transformer, url, expected) in [
+        ("{replace: {uri: /fixed}}", PLAIN, "/fixed x-drop"),
+        ("{replace: {uri: /fixed}, remove: {headers: [x-drop]}}", PLAIN, "/fixed"),
+        ("{replace: {uri: '/v2/$(uri_captures.id)'}}", API, "/v2/12?q=1 x-drop"),
+        ("{replace: {uri: \"/v2/$(uri_captures['id'])\"}, remove: {headers: [x-drop]}}", API, "/v2/12?q=1"),
+        ("{replace: {uri: '/v2/$(uri_captures.id)'}}", PLAIN, "503"),
+        ("{replace: {uri: '/u/$(headers.x_user)'}}", PLAIN, "/u/ann x-drop"),
+        ("{replace: {uri: '/u/$(headers[\"X-User\"])'}}", PLAIN, "/u/ann x-drop"),
+        ("{replace: {uri: \"/u/$(headers.x_none or 'nobody')\"}}", PLAIN, "/u/nobody x-drop"),
+        ("{replace: {uri: '/q/$(query_params.q)/costs-$5'}}", API, "/q/1/costs-$5?q=1 x-drop"),
+        ("{replace: {uri: '/u/$(headers.x_user)'}, remove: {headers: [x-drop]}}", PLAIN, "503"),
+        ("{replace: {uri: '$(string.gsub(path, \"a\", \"b\"))'}}", PLAIN, "503"),
+        ("{replace: {uri: '/a/$(shared.x)'}}", PLAIN, "503"),
+    ] {
+        let found = ask(transformer, url);
+        let is_as_expected = found == expected || expected == "503" && found.starts_with("503");
+        assert!(is_as_expected, "{transformer} {url}: {found}");
     }
 }

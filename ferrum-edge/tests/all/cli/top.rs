@@ -68,7 +68,10 @@ fn top_prints_rates_by_proxy_upstream_and_target() {
     };
     let stop = Arc::new(AtomicBool::new(false));
     let busy = ["/good", "/broken", "/split", "/shut"].map(|path| busy(gateway.http, path, &stop));
-    let board: Value = serde_json::from_str(&top(&["--once", "--json", "--interval", "2s"])).unwrap();
+    let json = top(&["--once", "--output", "json", "--interval", "2s"]);
+    let board: Value = serde_json::from_str(&json).unwrap();
+    let short = top(&["--once", "--json", "--interval", "100ms"]);
+    assert!(serde_json::from_str::<Value>(&short).unwrap()["proxies"].is_array(), "{short}");
     let text = top(&["--once", "--interval", "500ms"]);
     stop.store(true, Ordering::Relaxed);
     busy.into_iter().for_each(|thread| thread.join().unwrap());

@@ -151,6 +151,13 @@ fn differences_have_fields_before_and_after_and_a_plan_writes_nothing() {
         }
         assert!(!said.contains("key-of-ann"), "{said}");
     }
+    for words in [&["diff", "shop.yaml"][..], &["apply", "shop.yaml", "--plan"]] {
+        let (code, said) = with(&[words, &["--output", "json"]].concat());
+        let answer: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+        let kinds: Vec<_> =
+            answer["changes"].as_array().unwrap().iter().map(|it| it["action"].as_str().unwrap()).collect();
+        assert_eq!((code, kinds), (Some(4), vec!["update"; 3]), "{said}");
+    }
     // The plan wrote nothing, so the same changes are still pending.
     assert_eq!(with(&["sync", "shop.yaml", "--prune", "--plan"]).0, Some(4));
     assert_eq!(with(&["apply", "shop.yaml"]).0, Some(0));

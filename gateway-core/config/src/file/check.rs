@@ -332,13 +332,12 @@ impl<'s> Checker<'s, '_> {
         let elsewhere = elsewhere.map(str::to_owned);
         let near = nearest(key, known.into_iter().flat_map(Properties::names));
         let remedy = elsewhere.or_else(|| near.map(|near| format!("did you mean `{near}`?")));
-        self.problem(line, format!("unknown key `{key}`")).remedy = remedy.or_else(|| {
-            let other = match self.is_plugin {
-                true => "`ferrum-edge plugins NAME` lists a plugin's settings",
-                false => hints::other_key(self.trail.as_str(), key),
-            };
-            Some(other.to_owned())
+        let names = || known.into_iter().flat_map(Properties::names);
+        let remedy = remedy.unwrap_or_else(|| match self.is_plugin {
+            true => hints::known_keys(key, names(), "`ferrum-edge plugins NAME` lists a plugin's settings"),
+            false => hints::other_key(self.trail.as_str(), key, names()),
         });
+        self.problem(line, format!("unknown key `{key}`")).remedy = Some(remedy);
     }
 }
 

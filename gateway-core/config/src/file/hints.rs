@@ -190,12 +190,33 @@ pub(super) fn key(trail: &str, key: &str) -> Option<&'static str> {
     KEYS.iter().find(|(place, name, _)| *place == above && *name == key).map(|(.., remedy)| *remedy)
 }
 
-/// What to write instead of a key that resembles none.
-pub(super) fn other_key(trail: &str, key: &str) -> &'static str {
+/// Keys that a remedy lists at most.
+const MAX_LISTED_KEYS: usize = 24;
+
+/// What to write instead of a key that resembles none of `names`.
+pub(super) fn other_key<'n>(trail: &str, key: &str, names: impl Iterator<Item = &'n str>) -> String {
     let above = section(trail);
     match above.strip_suffix(key).map_or("", |above| above.trim_end_matches('.')) {
-        "plugin_configs" => "a plugin's own settings are under `config`",
-        _ => "remove it",
+        "plugin_configs" => "a plugin's own settings are under `config`".to_owned(),
+        _ => known_keys(key, names, "`ferrum-edge schema` lists all keys"),
+    }
+}
+
+/// The keys that a map may have: all if they are few, else those that share a word with `key`. `all` says where the rest is.
+pub(super) fn known_keys<'n>(key: &str, names: impl Iterator<Item = &'n str>, all: &str) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() {
+        return "remove it".to_owned();
+    }
+    if names.len() <= MAX_LISTED_KEYS {
+        return format!("one of: {}", names.join(", "));
+    }
+    let words: Vec<String> = key.split(['_', '-']).map(str::to_ascii_lowercase).collect();
+    let is_alike = |name: &&str| name.split('_').any(|part| words.iter().any(|word| word == part));
+    let alike: Vec<&str> = names.into_iter().filter(is_alike).take(MAX_LISTED_KEYS).collect();
+    match alike.is_empty() {
+        true => all.to_owned(),
+        false => format!("similar: {}; {all}", alike.join(", ")),
     }
 }
 

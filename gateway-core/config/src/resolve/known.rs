@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::plugin::Configured;
 use super::shared_values::SharedValues;
-use crate::file::Document;
+use crate::file::{self, Document};
 use crate::index::Index;
 use crate::model::{BackendTls, Id, PluginConfig, Scope, Upstream};
 use crate::units::Millis;
@@ -48,6 +48,8 @@ pub struct NamedObjects {
     /// Written but not valid: naming one is no further mistake.
     broken_upstreams: Index<Arc<str>, ()>,
     broken_plugins: Index<Arc<str>, ()>,
+    /// Proxies for which a broken plugin config says that it runs.
+    scoped_broken: Index<Arc<str>, ()>,
     shared: Arc<SharedValues>,
 }
 
@@ -185,6 +187,12 @@ impl NamedObjects {
         self.broken_plugins.contains_key(id)
     }
 
+    /// Whether a plugin config that is not valid belongs to this proxy: it may be the one that answers for a target.
+    pub(super) fn has_broken_plugin(&self, proxy: &str, named: &[file::Plugin]) -> bool {
+        self.scoped_broken.contains_key(proxy)
+            || named.iter().any(|plugin| self.is_broken_plugin(&plugin.plugin_config_id))
+    }
+
     /// Notes what the document has and could not be read or resolved.
     pub(super) fn add_broken(&mut self, document: &Document) {
         let upstreams = document.upstreams.read.iter().filter_map(|(_, written)| written.id.as_ref());
@@ -197,6 +205,13 @@ impl NamedObjects {
         for id in plugins.chain(&document.plugin_configs.unread) {
             if self.plugin(id).is_none() {
                 self.broken_plugins.insert(Arc::from(id.as_str()), ());
+            }
+        }
+        for (_, written) in &document.plugin_configs.read {
+            if let (Some(id), Some(proxy)) = (&written.id, &written.proxy_id)
+                && self.is_broken_plugin(id)
+            {
+                self.scoped_broken.insert(Arc::from(proxy.as_str()), ());
             }
         }
     }

@@ -31,7 +31,8 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
     let answers = |plugin: &Arc<PluginConfig>| {
         plugin.built.is_none() || traffic.as_ref().is_some_and(|traffic| plugin.needs_no_target(traffic))
     };
-    let owner = backend::Owner { id: &name, answers: plugins.iter().any(answers) };
+    let answers = plugins.iter().any(answers) || known.has_broken_plugin(name.as_str(), &written.plugins);
+    let owner = backend::Owner { id: &name, answers };
     let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, owner, known));
     if written.same_caller.is_some() && written.auth_mode != Some(file::AuthMode::All) {
         notes.add("same_caller", "has no effect without `auth_mode: all`").remedy =

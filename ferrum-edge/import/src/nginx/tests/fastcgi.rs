@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::import;
 use crate::NoFiles;
+use crate::report::Conversion;
 
 /// The proxies and plugin configs of a server with these directives.
 fn made(server: &str) -> (Vec<Value>, Vec<Value>) {
@@ -141,4 +142,63 @@ fn a_guarded_front_controller_is_closed() {
         made(&format!("root /var/www; location / {{ try_files $uri /index.php?$args; }} {php}"));
     assert!(proxies.iter().all(|proxy| proxy["fastcgi"]["try_files"].is_null()), "{proxies:#?}");
     assert!(plugins.iter().any(|plugin| plugin["config"]["status_code"] == 503), "{plugins:#?}");
+}
+
+/// Files that every nginx has need not be there.
+#[test]
+fn files_that_come_with_nginx_are_known() {
+    for (includes, is_known) in [
+        ("include fastcgi_params; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;", true),
+        ("include fastcgi.conf;", true),
+        ("include snippets/fastcgi-php.conf;", true),
+        ("include /etc/nginx/snippets/fastcgi-php.conf;", true),
+        ("include /srv/other/fastcgi.conf;", false),
+        ("include snippets/own.conf;", false),
+    ] {
+        let text = format!(
+            r"http {{ server {{ listen 80; root /var/www; location ~ \.php$ {{ {includes} fastcgi_pass unix:/run/php.sock; }} }} }}"
+        );
+        let made = import(&text, &NoFiles).expect("an import");
+        let found = made.proxies.iter().find(|it| it.get("backend_protocol").is_some());
+        let root = found.map(|it| it["fastcgi"]["root"].clone());
+        assert_eq!(root, is_known.then(|| json!("/var/www")), "{includes}");
+        assert_eq!(made.report.count(Conversion::Closed) == 0, is_known, "{includes}");
+    }
+}
+
+/// What the location of a front controller says of requests holds for the paths that lead to it.
+#[test]
+fn paths_that_lead_to_a_script_have_the_limits_of_its_location() {
+    let plugins = |inside: &str| {
+        let text = format!(
+            r"http {{ limit_req_zone $binary_remote_addr zone=one:1m rate=5r/s; limit_conn_zone $binary_remote_addr zone=conn:1m; server {{
+              listen 80; root /var/www; index index.php; location / {{ try_files $uri $uri/ /index.php?$args; }}
+              location ~ \.php$ {{ {inside} {USUAL} fastcgi_pass unix:/run/php.sock; }} }} }}"
+        );
+        let made = import(&text, &NoFiles).expect("an import");
+        let root =
+            made.proxies.iter().find(|it| it["matches"][0]["path"]["prefix"] == "/").expect("the root");
+        let id = root["id"].as_str().expect("an id");
+        assert!(root.get("backend_protocol").is_some(), "{root}");
+        let is_of_root = |it: &&Value| {
+            let named = root["plugins"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|named| named["plugin_config_id"] == it["id"]);
+            it["proxy_id"] == id || named
+        };
+        let found = made.plugin_configs.iter().filter(is_of_root);
+        let names = found.filter_map(|it| it["plugin_name"].as_str()).filter(|name| *name != "static_files");
+        (names.map(str::to_owned).collect::<Vec<_>>().join(" "), made.report.has_loss())
+    };
+    for (inside, expected) in [
+        ("", ""),
+        ("limit_req zone=one burst=5 nodelay;", "rate_limiting"),
+        ("limit_conn conn 3;", "concurrency_limiting"),
+        ("add_header X-A b;", "response_transformer"),
+        ("error_page 404 https://a.test/;", "error_pages"),
+    ] {
+        assert_eq!(plugins(inside), (expected.to_owned(), !inside.is_empty()), "{inside}");
+    }
 }
