@@ -344,3 +344,53 @@ http://wp.test:@PORT@ {
     })
     .await;
 }
+
+/// `fastcgi_cache`: what is kept for one request is sent to the next, and callers that log in get pages of their own. The script
+/// prints `X-A`, which the cache does not know.
+#[tokio::test]
+async fn a_site_with_a_cache_beside_nginx() {
+    let cached = WORDPRESS
+        .replace(
+            "    upstream php",
+            r#"    fastcgi_cache_path @DIR@/cache levels=1:2 keys_zone=wp:1m inactive=60m use_temp_path=off;
+    fastcgi_cache_key "$scheme$request_method$host$request_uri";
+    upstream php"#,
+        )
+        .replace(
+            "        index index.php;",
+            r#"        index index.php;
+        set $skip_cache 0;
+        if ($request_method = POST) { set $skip_cache 1; }
+        if ($query_string != "") { set $skip_cache 1; }
+        if ($request_uri ~* "/wp-admin/") { set $skip_cache 1; }
+        if ($http_cookie ~* "comment_author|wordpress_logged_in") { set $skip_cache 1; }"#,
+        )
+        .replace(
+            "            fastcgi_pass php;",
+            "            fastcgi_pass php; fastcgi_cache wp; fastcgi_cache_valid 200 60m; fastcgi_cache_bypass $skip_cache; fastcgi_no_cache $skip_cache;",
+        );
+    assert!(
+        cached.contains("fastcgi_cache wp")
+            && cached.contains("keys_zone=wp")
+            && cached.contains("set $skip_cache")
+    );
+    compare(Case {
+        config: &cached,
+        hosts: &["wp.test"],
+        paths: &[
+            "/",
+            "/2024/a-post",
+            "/?s=x",
+            "/wp-login.php",
+            "/wp-admin/",
+            "/xmlrpc.php",
+            "/index.php?a=b",
+        ],
+        methods: &["GET"],
+        fields: &["", "x-a: 1", "x-a: 2", "cookie: wordpress_logged_in=1"],
+        php: true,
+        files: FILES,
+        ..Case::default()
+    })
+    .await;
+}
