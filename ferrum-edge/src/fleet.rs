@@ -27,6 +27,6 @@ mod views;
 pub(crate) use options::FleetOptions;
 pub(crate) use plane::ControlPlane;
 pub(crate) use role::{FleetRole, standing};
-pub(crate) use roster::RosterError;
+pub(crate) use roster::{NewInvitation, RosterError};
 pub(crate) use rows::GroupRow;
 pub(crate) use version_skew::LackingOf;

@@ -93,6 +93,13 @@ test('invitations, groups and edges', async () => {
   const invitations = (await commands(page)).map((line) => sh(line));
   for (const invitation of invitations) assert.match(invitation, /ferrum-fleet:\/\//);
   await close(page);
+  for (const which of [0, 1]) {
+    sh('ferrum-edge fleet invite --name lost');
+    await press(page, 'Withdraw the invitation of lost');
+    sh((await commands(page))[which]);
+    await until('it is withdrawn', async () => !(await plane.api('GET', '/v1/fleet/invitations')).data.items.some((one) => one.name === 'lost'));
+    await close(page);
+  }
   await press(page, 'Edit eu');
   await page.click('dialog input[type=checkbox]');
   await fill(page, 'dialog textarea', 'eu-*\nstatus');

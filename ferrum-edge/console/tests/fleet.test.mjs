@@ -30,6 +30,18 @@ test('an edge is invited, followed through a restart, and revoked', async () => 
     await press(page, 'Invite an edge', 'dialog');
     await shows(page, 'ferrum-fleet://');
     const invitation = /ferrum-fleet:\/\/\S+/.exec(await text(page))[0];
+    // It waits, without its code, until it is used; another one is taken back.
+    await shows(page, 'eu-1, group default');
+    assert.equal((await plane.api('POST', '/v1/fleet/invitations', { name: 'lost', group: 'eu' })).status, 201);
+    await shows(page, 'lost, group eu');
+    assert.deepEqual(await violations(page), []);
+    await press(page, 'Withdraw the invitation of lost');
+    await press(page, 'Withdraw', 'dialog');
+    await until('it is withdrawn', async () => {
+      const { data } = await plane.api('GET', '/v1/fleet/invitations');
+      return data.items.map((one) => one.name).join() === 'eu-1';
+    });
+    await until('the page follows', async () => !(await text(page)).includes('lost, group eu'));
     await edge.startEdge(invitation);
     await shows(page, 'eu-1');
     await shows(page, 'served');

@@ -15,7 +15,7 @@ use super::Admin;
 use super::problem::{Refused, problem, store};
 use super::request::{kind, object};
 use super::resources::answer;
-use crate::fleet::{ControlPlane, FleetRole, GroupRow, RosterError};
+use crate::fleet::{ControlPlane, FleetRole, GroupRow, NewInvitation, RosterError};
 
 /// The whole fleet.
 pub(super) const PATH: &str = "/v1/fleet";
@@ -29,6 +29,8 @@ pub(super) const REVOKE: &str = "/v1/fleet/edges/{id}/revoke";
 pub(super) const GROUP: &str = "/v1/fleet/groups/{name}";
 /// Invites an edge.
 pub(super) const INVITATIONS: &str = "/v1/fleet/invitations";
+/// An invitation that waits.
+pub(super) const INVITATION: &str = "/v1/fleet/invitations/{id}";
 
 /// Patterns, or workspaces, of a group.
 const MAX_PATTERNS: usize = 1000;
@@ -46,7 +48,9 @@ fn plane(admin: &Admin) -> Result<&Arc<ControlPlane>, Refused> {
 fn refused(error: RosterError) -> Refused {
     let detail = error.to_string();
     Box::new(match error {
-        RosterError::Unknown(_) => problem(StatusCode::NOT_FOUND, "not_found", &detail),
+        RosterError::Unknown(_) | RosterError::NoInvitation(_) => {
+            problem(StatusCode::NOT_FOUND, "not_found", &detail)
+        }
         RosterError::Name(..) | RosterError::Workspace(_) => {
             problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail)
         }
@@ -131,13 +135,42 @@ pub(super) async fn invite(State(admin): State<Admin>, body: Bytes) -> Response 
         plane.refresh().await;
         let invited =
             plane.roster().invite(name.as_deref(), group.as_deref(), edge.as_deref(), address).await;
-        let (invitation, expires) = invited.map_err(refused)?;
-        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(expires);
-        let document =
-            json!({ "invitation": invitation.to_string(), "expires_at": Rfc3339(time).to_string() });
+        let NewInvitation { id, invitation, expires } = invited.map_err(refused)?;
+        let document = json!({ "id": id, "invitation": invitation.to_string(), "expires_at": date(expires) });
         Ok((StatusCode::CREATED, Json(document)).into_response())
     };
     answer(invited.await)
+}
+
+fn date(seconds: u64) -> String {
+    Rfc3339(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).to_string()
+}
+
+/// `GET /v1/fleet/invitations`: those that nobody has used yet, without their codes.
+pub(super) async fn invitations(State(admin): State<Admin>) -> Response {
+    let shown = async {
+        let pending = plane(&admin)?.roster().invitations().await.map_err(refused)?;
+        let rows = pending.into_iter().map(|one| {
+            json!({
+                "id": one.id,
+                "name": Some(one.name).filter(|name| !name.is_empty()),
+                "group": one.group,
+                "edge": one.edge,
+                "expires_at": date(one.expires),
+            })
+        });
+        Ok(Json(json!({ "items": rows.collect::<Vec<_>>() })).into_response())
+    };
+    answer(shown.await)
+}
+
+/// `DELETE /v1/fleet/invitations/{id}`: takes it back.
+pub(super) async fn withdraw(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
+    let withdrawn = async {
+        plane(&admin)?.roster().withdraw(&id).await.map_err(refused)?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    };
+    answer(withdrawn.await)
 }
 
 /// `PATCH /v1/fleet/edges/{id}`: another name or group.

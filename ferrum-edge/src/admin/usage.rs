@@ -18,6 +18,9 @@ pub(super) const PATH: &str = "/v1/usage";
 /// The plugin that counts it.
 const PLUGIN: &str = "traffic_quota";
 
+/// Keys that `top` may ask for.
+pub(super) const MAX_TOP: u64 = 1000;
+
 /// `GET /v1/usage`: of every plugin config of `traffic_quota` that is in use what its keys have used.
 pub(super) async fn show(State(engine): State<Arc<Engine>>, RawQuery(query): RawQuery) -> Response {
     let shown = async {
@@ -32,6 +35,11 @@ pub(super) async fn show(State(engine): State<Arc<Engine>>, RawQuery(query): Raw
         if let Some(since) = number(&mut pairs, "since")? {
             asked.insert("since".into(), json!(since));
         }
+        let top = number(&mut pairs, "top")?;
+        if top.is_some_and(|top| !(1..=MAX_TOP).contains(&top)) {
+            let detail = format!("`top` is a number from 1 to {MAX_TOP}");
+            return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", &detail)));
+        }
         nothing_else(&pairs)?;
         let asked = Value::Object(asked);
         let plugins: Vec<_> = engine.snapshot().running(PLUGIN).into_iter().cloned().collect();
@@ -43,6 +51,12 @@ pub(super) async fn show(State(engine): State<Arc<Engine>>, RawQuery(query): Raw
             let each = wanted.map(|(config, plugin)| {
                 let mut usage = plugin.act("usage", &asked)?;
                 usage["plugin_config"] = json!(config.id.as_str());
+                if let Some(keys) = usage["keys"].as_array_mut()
+                    && let Some(top) = top
+                {
+                    keys.sort_by_key(|key| std::cmp::Reverse(key["used"].as_u64()));
+                    keys.truncate(usize::try_from(top).unwrap_or(usize::MAX));
+                }
                 Ok(usage)
             });
             each.collect::<Result<Vec<Value>, _>>()

@@ -44,6 +44,21 @@ enum FleetCommand {
         #[arg(long, value_name = "HOST:PORT")]
         address: Option<String>,
     },
+    /// Show the invitations that no edge has used yet
+    Invitations {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// How it is printed
+        #[arg(long, value_enum, default_value = "text")]
+        output: OutputFormat,
+    },
+    /// Take an invitation back: it enrols no edge any more
+    Withdraw {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// Its id, or the name that it gives the edge
+        invitation: String,
+    },
     /// Accept an edge's certificates no more, and end its connection
     Revoke {
         #[command(flatten)]
@@ -94,6 +109,7 @@ enum FleetCommand {
     },
 }
 
+const INVITATIONS: &str = "/v1/fleet/invitations";
 /// A connected edge does not serve the newest configuration.
 const BEHIND: u8 = 4;
 
@@ -107,6 +123,8 @@ pub(super) fn fleet(args: &FleetArgs) -> u8 {
         FleetCommand::Invite { gateway, name, group, again, address } => {
             invite(gateway, name.as_deref(), group.as_deref(), again.as_deref(), address.as_deref())
         }
+        FleetCommand::Invitations { gateway, output } => invitations(gateway, *output),
+        FleetCommand::Withdraw { gateway, invitation } => withdraw(gateway, invitation),
         FleetCommand::Revoke { gateway, edge } => {
             change(gateway, edge, "POST", "/revoke", None, "is revoked")
         }
@@ -236,9 +254,61 @@ fn invite(
     let admin = gateway.open()?;
     let edge = again.map(|edge| id_of(&admin, edge)).transpose()?;
     let body = json!({ "name": name, "group": group, "edge": edge, "address": address });
-    let invited = admin.ask("POST", "/v1/fleet/invitations", Some(&body))?;
+    let invited = admin.ask("POST", INVITATIONS, Some(&body))?;
     print::line(text(&invited, "invitation"));
     Ok(0)
+}
+
+fn invitations(gateway: &GatewayArgs, output: OutputFormat) -> Result<u8, u8> {
+    let shown = gateway.open()?.ask("GET", INVITATIONS, None)?;
+    if output == OutputFormat::Json {
+        print::line(&shown);
+        return Ok(0);
+    }
+    let pending = shown["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if pending.is_empty() {
+        print::line("No invitation waits.");
+    }
+    for one in pending {
+        let whom = match (&one["edge"], &one["name"]) {
+            (Value::String(edge), _) => format!("for edge {edge} again"),
+            (_, Value::String(name)) => format!("for a new edge {name}"),
+            _ => "for a new edge".to_owned(),
+        };
+        print::line(format_args!(
+            "{} {whom}, group {}, expires at {}",
+            text(one, "id"),
+            text(one, "group"),
+            text(one, "expires_at"),
+        ));
+    }
+    Ok(0)
+}
+
+fn withdraw(gateway: &GatewayArgs, invitation: &str) -> Result<u8, u8> {
+    let admin = gateway.open()?;
+    let shown = admin.ask("GET", INVITATIONS, None)?;
+    let pending = shown["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named = |key: &str| pending.iter().filter(|one| text(one, key) == invitation).collect::<Vec<_>>();
+    let found = Some(named("id")).filter(|found| !found.is_empty()).unwrap_or_else(|| named("name"));
+    match found.as_slice() {
+        [one] => {
+            admin.ask("DELETE", &format!("{INVITATIONS}/{}", text(one, "id")), None)?;
+            print::line(format_args!("The invitation {invitation} is withdrawn."));
+            Ok(0)
+        }
+        [] => {
+            print::error(format_args!(
+                "No invitation `{invitation}` waits; `ferrum-edge fleet invitations` lists them."
+            ));
+            Err(FAILED)
+        }
+        several => {
+            let count = several.len();
+            print::error(format_args!("{count} invitations are for `{invitation}`; name one by its id."));
+            Err(MISUSED)
+        }
+    }
 }
 
 fn change(

@@ -19,6 +19,9 @@ pub(super) struct UsageArgs {
     /// Only this key, such as a consumer, a proxy or an address
     #[arg(long)]
     key: Option<String>,
+    /// Only the keys of each quota that have used most, the highest first
+    #[arg(long, value_name = "NUMBER", conflicts_with = "reset", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    top: Option<u64>,
     /// Also show the bytes of each minute (7 days) or hour (90 days)
     #[arg(long, value_enum)]
     history: Option<HistoryStep>,
@@ -57,6 +60,7 @@ pub(super) fn usage(args: &UsageArgs) -> u8 {
         args.admin.open().and_then(|admin| admin.ask("POST", &path, Some(&input)))
     } else {
         query.extend(args.key.iter().map(|key| format!("key={}", encode(key))));
+        query.extend(args.top.map(|top| format!("top={top}")));
         query.extend(args.history.map(|step| match step {
             HistoryStep::Minute => "history=minute".to_owned(),
             HistoryStep::Hour => "history=hour".to_owned(),

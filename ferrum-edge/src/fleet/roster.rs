@@ -1,5 +1,6 @@
 //! The members of the fleet: edges and invitations, in the database and in memory.
 
+mod invitations;
 mod members;
 #[cfg(test)]
 mod tests;
@@ -8,21 +9,19 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gateway_fleet::{
-    Abilities, Authority, CertifiedEdge, Hub, Invitation, Membership, NewIdentity, Refusal, VALIDITY, id_of,
-    new_code,
-};
+use gateway_fleet::{Abilities, Authority, CertifiedEdge, Hub, Membership, NewIdentity, Refusal, id_of};
 use serde::Serialize;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::time::timeout;
 
-use super::rows::{AcceptedCertificate, EDGE, EdgeRow, GROUP, GroupRow, INVITATION, InvitationRow};
+use super::rows::{AcceptedCertificate, EDGE, EdgeRow, GROUP, GroupRow, INVITATION};
 use super::scope::Patterns;
 use super::version_skew::Skew;
 use crate::store::seal::Keys;
 use crate::store::{FleetChanges, FleetOp, Store, StoreError};
+pub(crate) use invitations::NewInvitation;
 use members::{MemberChanges, MemberRow, Members};
 
 /// Codes that are checked at a time: each takes 19 MiB.
@@ -43,6 +42,8 @@ pub(super) const DEFAULT_GROUP: &str = "default";
 pub(crate) enum RosterError {
     #[error("there is no edge `{0}`")]
     Unknown(String),
+    #[error("no invitation `{0}` waits: it was used or withdrawn, or it has expired")]
+    NoInvitation(String),
     #[error("there is no workspace `{0}`; `ferrum-edge workspaces list` lists them")]
     Workspace(String),
     #[error("`{0}` is not a {1}; use up to 64 letters, digits, `.`, `_` and `-`")]
@@ -276,60 +277,6 @@ impl Roster {
     /// The keys that open the secrets of a group's documents.
     pub(super) fn keys_of(&self, group: &str) -> String {
         self.keys.of_group(group)
-    }
-
-    /// Invites an edge; `address` is where it finds a control plane.
-    ///
-    /// # Errors
-    /// When a name is not one, or the database does not answer.
-    pub(crate) async fn invite(
-        &self,
-        name: Option<&str>,
-        group: Option<&str>,
-        again: Option<&str>,
-        address: &str,
-    ) -> Result<(Invitation, u64), RosterError> {
-        let row = match again {
-            Some(id) => Some(self.edge(id).ok_or_else(|| RosterError::Unknown(id.to_owned()))?),
-            None => None,
-        };
-        let group = group.map(str::to_owned).or_else(|| row.as_ref().map(|row| row.group.clone()));
-        let group = group.unwrap_or_else(|| DEFAULT_GROUP.to_owned());
-        let name = name.map(str::to_owned).or_else(|| row.map(|row| row.name.clone())).unwrap_or_default();
-        checked(&group, "group")?;
-        if !name.is_empty() {
-            checked(&name, "name")?;
-        }
-        let failed = |error: &dyn std::fmt::Display| RosterError::Code(error.to_string());
-        let time = now();
-        if self.waiting(time) >= MAX_INVITATIONS {
-            return Err(RosterError::Crowded);
-        }
-        let made = tokio::task::spawn_blocking(new_code).await.map_err(|error| failed(&error))?;
-        let (id, code, hash) = made.map_err(|error| failed(&error))?;
-        let expires = time + VALIDITY.as_secs();
-        let row = InvitationRow { code: hash, expires, name, group, edge: again.map(str::to_owned) };
-        let new = FleetOp { kind: INVITATION, id, expected: None, document: document(&row) };
-        let mut ops = self.expired(time);
-        ops.push(new.clone());
-        match self.change(&ops).await {
-            // Another invitation has removed what had expired.
-            Err(RosterError::Changed) if ops.len() > 1 => self.change(&[new]).await?,
-            changed => changed?,
-        }
-        Ok((Invitation { address: address.to_owned(), code, pin: self.authority.pin() }, expires))
-    }
-
-    /// Invitations that can still be used.
-    fn waiting(&self, time: u64) -> usize {
-        self.members().invitations.values().filter(|(row, _)| row.expires > time).count()
-    }
-
-    /// The removal of invitations that have expired.
-    fn expired(&self, time: u64) -> Vec<FleetOp> {
-        let known = self.members();
-        let expired = known.invitations.iter().filter(|(_, (row, _))| row.expires <= time);
-        expired.map(|(id, (_, version))| removal(INVITATION, id, *version)).collect()
     }
 
     /// Changes an edge, also while another control plane changes it: neither change takes the other back.

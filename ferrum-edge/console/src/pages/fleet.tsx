@@ -43,6 +43,14 @@ interface Group {
   edges: Record<string, number>;
 }
 
+interface Invitation {
+  id: string;
+  name: string | null;
+  group: string;
+  edge: string | null;
+  expires_at: string;
+}
+
 const KINDS: Record<string, string> = { served: 'good', pending: 'warn', refused: 'bad', disconnected: 'bad', revoked: '', unknown: 'warn' };
 
 export function Fleet() {
@@ -94,6 +102,7 @@ function Broken({ objects }: { objects: { kind: string; id: string; reason: stri
 function AsControl({ isOne }: { isOne: boolean }) {
   const f = t.fleet;
   const asked = useAsk<{ address: string; listening: string | null; connected: number; groups: Group[]; edges: Edge[] }>(isOne ? '/v1/fleet' : null, 2000);
+  const waiting = useAsk<{ items: Invitation[] }>(isOne && may('admin') ? '/v1/fleet/invitations' : null, 2000);
   const [result, setResult] = useState<{ kind: 'good' | 'bad'; text: string } | null>(null);
   const [invitation, setInvitation] = useState<{ invitation: string; expires_at: string } | null>(null);
   const [open, setOpen] = useState<string | null>(null);
@@ -105,6 +114,7 @@ function AsControl({ isOne }: { isOne: boolean }) {
       const { data } = await request(method, path, body);
       if (data?.invitation) setInvitation(data);
       asked.again();
+      waiting.again();
     } catch (error) {
       setResult({ kind: 'bad', text: errorText(error) });
     }
@@ -140,6 +150,13 @@ function AsControl({ isOne }: { isOne: boolean }) {
               ))}
             </ul>
           </Panel>
+          <Invitations
+            of={waiting.data?.items ?? []}
+            withdraw={(id) => {
+              setInvitation(null);
+              void run('DELETE', `/v1/fleet/invitations/${encodeURIComponent(id)}`);
+            }}
+          />
           <div class="fill">
             <List<Edge>
               label={f.edges}
@@ -234,6 +251,42 @@ function AsControl({ isOne }: { isOne: boolean }) {
         />
       )}
     </Page>
+  );
+}
+
+function Invitations({ of, withdraw }: { of: Invitation[]; withdraw: (id: string) => void }) {
+  const f = t.fleet;
+  const [chosen, setChosen] = useState<Invitation | null>(null);
+  if (!of.length) return null;
+  return (
+    <Panel title={f.invitations}>
+      <ul class="plain">
+        {of.map((one) => (
+          <li key={one.id}>
+            <strong>{f.invitationFor(one.name, one.group)}</strong>{' '}
+            <span class="muted">{[...(one.edge ? [f.invitationAgain(one.edge)] : []), f.expires(time(one.expires_at))].join(', ')}</span>{' '}
+            <button type="button" class="small" aria-label={f.withdrawOne(one.name ?? one.id)} onClick={() => setChosen(one)}>
+              {f.withdraw}
+            </button>
+          </li>
+        ))}
+      </ul>
+      {chosen && (
+        <Dialog title={f.withdrawOne(chosen.name ?? chosen.id)} close={() => setChosen(null)}>
+          <form
+            onSubmit={(event) => {
+              event.preventDefault();
+              setChosen(null);
+              withdraw(chosen.id);
+            }}
+          >
+            <p class="hint">{f.withdrawHint}</p>
+            <DialogActions close={() => setChosen(null)} submit={f.withdraw} />
+            <Commands of={[{ title: f.withdraw, call: { method: 'DELETE', path: `/v1/fleet/invitations/${encodeURIComponent(chosen.id)}` }, cli: { words: ['fleet', 'withdraw', chosen.id] } }]} />
+          </form>
+        </Dialog>
+      )}
+    </Panel>
   );
 }
 

@@ -1,8 +1,8 @@
 //! A roster on a database, alone and beside another one.
 
-use gateway_fleet::signing_request;
+use gateway_fleet::{new_code, signing_request};
 
-use super::super::rows::MAX_CERTIFICATES;
+use super::super::rows::{InvitationRow, MAX_CERTIFICATES};
 use super::*;
 use crate::store::{Location, Options};
 
@@ -52,9 +52,9 @@ async fn add(roster: &Roster, numbers: std::ops::Range<usize>) {
 }
 
 async fn enrol(roster: &Roster) -> CertifiedEdge {
-    let (invitation, _) = roster.invite(Some("new"), None, None, "127.0.0.1:1").await.unwrap();
+    let invited = roster.invite(Some("new"), None, None, "127.0.0.1:1").await.unwrap();
     let (_, request) = signing_request().unwrap();
-    let edge = roster.take_in(&invitation.code, &request).await.unwrap().edge;
+    let edge = roster.take_in(&invited.invitation.code, &request).await.unwrap().edge;
     let serial = roster.edge(&edge).unwrap().certificates[0].serial.clone();
     CertifiedEdge { edge, group: DEFAULT_GROUP.to_owned(), serial, not_before: 0, not_after: u64::MAX }
 }

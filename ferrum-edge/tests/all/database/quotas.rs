@@ -163,3 +163,41 @@ plugin_configs:
     let said = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(checked.status.code() == Some(3) && said.contains("only gateways in database mode"), "{said}");
 }
+
+/// Who looks for the customer that fills the line asks for the keys that have used most.
+#[test]
+fn the_keys_that_have_used_most_come_first() {
+    let folder = Folder::new();
+    let gateway = start(&folder);
+    let target = target("behind");
+    let quota =
+        json!({ "id": "q", "plugin_name": "traffic_quota", "scope": "global", "config": { "limit": "1GB" } });
+    let proxies = [proxy("a", "/a", target), proxy("b", "/b", target), proxy("c", "/c", target)];
+    let mut admin = api(&gateway);
+    admin.batch(&json!({ "proxies": proxies, "plugin_configs": [quota] }));
+    let mut client = Client::new(gateway.http);
+    for path in ["/a", "/b", "/b", "/b", "/c", "/c"] {
+        assert_eq!(client.get(path, None).status, 200);
+    }
+    let printed = |top: &str| {
+        let mut command = ferrum_edge(&folder);
+        command.args(["usage", "--top", top, "--admin", &gateway.admin.to_string()]);
+        let output = command.env("FERRUM_ADMIN_TOKEN", crate::database::place::ADMIN).output().unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let keys = lines.lines().filter_map(|line| line.split([' ', ':']).nth(1));
+        keys.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (top, keys) in [("1", vec!["b"]), ("2", vec!["b", "c"]), ("1000", vec!["b", "c", "a"])] {
+        let mut shown = || {
+            let usage = admin.get(&format!("/v1/usage?top={top}")).json();
+            let keys = usage["items"][0]["keys"].as_array().unwrap().clone();
+            keys.iter().map(|key| text(&key["key"]).to_owned()).collect::<Vec<_>>()
+        };
+        until("the requests are counted", || shown() == keys);
+        assert_eq!(printed(top), keys);
+    }
+    for wrong in ["0", "1001", "many", "-1"] {
+        assert_eq!(admin.get(&format!("/v1/usage?top={wrong}")).status, 400, "{wrong}");
+        assert_eq!(printed(wrong), Vec::<String>::new(), "{wrong}");
+    }
+}

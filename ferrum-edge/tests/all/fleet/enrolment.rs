@@ -40,6 +40,51 @@ fn an_invitation_is_used_once_and_only_with_its_control_plane() {
     }
 }
 
+/// Whoever has sent an invitation to the wrong person sees that it still waits, and takes it back.
+#[test]
+fn invitations_are_listed_without_their_codes_and_withdrawn() {
+    const PATH: &str = "/v1/fleet/invitations";
+    let plane = Plane::new();
+    let (used, by_api, by_id, by_name) = (
+        plane.invite("ann", "default"),
+        plane.invite("bob", "eu"),
+        plane.invite("cat", "eu"),
+        plane.invite("dan", "us"),
+    );
+    let _edge = Edge::start(&used);
+    plane.until_served("ann");
+    let answer = plane.ask("GET", PATH, &Value::Null);
+    let listed = answer.json()["items"].as_array().unwrap().clone();
+    let named = |name: &str| listed.iter().find(|one| one["name"] == name).unwrap_or(&Value::Null);
+    assert_eq!(named("ann"), &Value::Null, "a used one waits no more");
+    assert_eq!((named("bob")["group"].as_str(), named("bob")["edge"].as_str()), (Some("eu"), None));
+    assert!(named("bob")["expires_at"].is_string());
+    let printed = String::from_utf8(plane.command(&["invitations"]).stdout).unwrap();
+    assert_eq!(printed.lines().count(), 3, "{printed}");
+    for invitation in [&by_api, &by_id, &by_name] {
+        let code = invitation.rsplit('/').next().unwrap().split('?').next().unwrap();
+        let secret = code.split_once('-').unwrap().1;
+        assert!(!answer.text.contains(secret) && !printed.contains(secret), "{printed}");
+    }
+    let one = format!("{PATH}/{}", named("bob")["id"].as_str().unwrap());
+    assert_eq!(plane.ask("DELETE", &one, &Value::Null).status, 204);
+    assert!(plane.command(&["withdraw", named("cat")["id"].as_str().unwrap()]).status.success());
+    // Another control plane withdraws it, and this one knows.
+    let beside = plane.beside();
+    assert!(beside.command(&["withdraw", "dan"]).status.success());
+    for (invitation, name) in [(&by_api, "bob"), (&by_id, "cat"), (&by_name, "dan")] {
+        let log = refused(invitation);
+        assert!(log.contains("wrong, used or expired"), "{name}: {log}");
+        let again = plane.command(&["withdraw", name]);
+        assert!(!again.status.success(), "{name}");
+        assert!(String::from_utf8_lossy(&again.stderr).contains("fleet invitations"), "{again:?}");
+    }
+    assert_eq!(plane.ask("DELETE", &one, &Value::Null).status, 404);
+    assert_eq!(plane.ask("GET", PATH, &Value::Null).json()["items"], json!([]));
+    let audit = plane.ask("GET", "/v1/audit?limit=100", &Value::Null).text;
+    assert!(audit.contains(&format!("DELETE {one}")), "{audit}");
+}
+
 #[test]
 fn edges_that_enrol_at_the_same_time_wait_for_one_another() {
     const EDGES: usize = 24;
@@ -162,6 +207,8 @@ fn the_fleet_is_changed_by_administrators_only() {
         ("DELETE", "/v1/fleet/edges/e1"),
         ("POST", "/v1/fleet/edges/e1/revoke"),
         ("POST", "/v1/fleet/invitations"),
+        ("GET", "/v1/fleet/invitations"),
+        ("DELETE", "/v1/fleet/invitations/abc"),
     ] {
         assert_eq!(ask(method, path, "somebody-else-entirely"), 401, "{method} {path}");
     }
