@@ -362,7 +362,7 @@ async fn a_site_with_a_cache_beside_nginx() {
         set $skip_cache 0;
         if ($request_method = POST) { set $skip_cache 1; }
         if ($query_string != "") { set $skip_cache 1; }
-        if ($request_uri ~* "/wp-admin/") { set $skip_cache 1; }
+        if ($request_uri ~* "/wp-admin/|/xmlrpc.php|wp-.*.php|/feed/|index.php|sitemap(_index)?.xml") { set $skip_cache 1; }
         if ($http_cookie ~* "comment_author|wordpress_logged_in") { set $skip_cache 1; }"#,
         )
         .replace(

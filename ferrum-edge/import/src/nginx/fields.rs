@@ -86,7 +86,7 @@ fn pair(test: &Test<'_>, cond: &dyn Fn(String) -> Cond, place: &Pair<'_>) -> Opt
         Test::Same(value, true) => whole(&format!("(?i:{})", text::literal(value)))?,
         Test::Same(value, false) => whole(&text::literal(value))?,
         Test::Regex(regex, ignores) => {
-            let all = alternatives(regex, *ignores)?;
+            let all = alternatives(regex, *ignores, None)?;
             let all: Vec<String> = all.iter().map(|one| one.over(banned, other)).collect();
             let found = whole(&format!("(?:{})", all.join("|")))?;
             if test.fits("") { found.or(there.negate()) } else { found }
@@ -143,7 +143,7 @@ pub(super) fn target(test: &Test<'_>) -> Option<Cond> {
     let path = |regex: &str| text::is_regex(regex).then(|| Cond::path_is(Matcher::regex(regex)));
     let no_query = || Cond::query_string(Matcher::present(false));
     let mut made = Cond::Never;
-    for one in alternatives(regex, *ignores)? {
+    for one in alternatives(regex, *ignores, Some('?'))? {
         let within = path(&one.over(&['?'], "."))?;
         made = made.or(if one.ends() { within.and(no_query()) } else { within });
         if !one.starts() {

@@ -19,11 +19,12 @@ pub(super) struct Halves {
     pub(super) right: String,
 }
 
-/// The alternatives of an unanchored regex; `None` where they can't be told apart.
-pub(super) fn alternatives(regex: &str, ignores_case: bool) -> Option<Vec<Alternative>> {
+/// The alternatives of an unanchored regex; `None` where they can't be told apart. Alternatives within one that may have the
+/// character at which the value is split are told apart as well.
+pub(super) fn alternatives(regex: &str, ignores_case: bool, split: Option<char>) -> Option<Vec<Alternative>> {
     let parsed =
         regex_syntax::ParserBuilder::new().case_insensitive(ignores_case).build().parse(regex).ok()?;
-    sequences(&parsed, true)?.into_iter().map(Alternative::of).collect()
+    sequences(&parsed, true, split)?.into_iter().map(Alternative::of).collect()
 }
 
 impl Alternative {
@@ -109,17 +110,18 @@ fn has_anchor(hir: &Hir) -> bool {
 }
 
 /// The rows of parts that a regex stands for, with its anchors as parts of their own.
-fn sequences(hir: &Hir, is_outermost: bool) -> Option<Vec<Vec<Hir>>> {
+fn sequences(hir: &Hir, is_outermost: bool, split: Option<char>) -> Option<Vec<Vec<Hir>>> {
+    let is_split = || split.is_some_and(|split| may_have(hir, split));
     let made = match hir.kind() {
-        HirKind::Capture(group) => sequences(&group.sub, is_outermost)?,
-        HirKind::Alternation(all) if is_outermost || has_anchor(hir) => {
-            let each: Option<Vec<_>> = all.iter().map(|one| sequences(one, is_outermost)).collect();
+        HirKind::Capture(group) => sequences(&group.sub, is_outermost, split)?,
+        HirKind::Alternation(all) if is_outermost || has_anchor(hir) || is_split() => {
+            let each: Option<Vec<_>> = all.iter().map(|one| sequences(one, is_outermost, split)).collect();
             each?.into_iter().flatten().collect()
         }
         HirKind::Concat(all) => {
             let mut made: Vec<Vec<Hir>> = vec![Vec::new()];
             for one in all {
-                let next = sequences(one, false)?;
+                let next = sequences(one, false, split)?;
                 if made.len() * next.len() > MAX_ALTERNATIVES {
                     return None;
                 }

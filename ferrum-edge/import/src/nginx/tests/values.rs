@@ -76,6 +76,13 @@ fn regexes_over_the_whole_target() {
         "/x?/api/",
         "/?a=1&a=2",
         "/A?B",
+        "/wp-admin/x",
+        "/xmlrpc.php",
+        "/xmlrpc?php",
+        "/wp-login?a.php",
+        "/x?sitemap_index.xml",
+        "/sitemap?xml",
+        "/b?b",
     ];
     for regex in [
         "base64_decode|etc/passwd",
@@ -100,6 +107,9 @@ fn regexes_over_the_whole_target() {
         "=",
         "",
         "(a|c)$",
+        // The usual guard of a cache before WordPress.
+        "/wp-admin/|/xmlrpc.php|wp-.*.php|/feed/|index.php|sitemap(_index)?.xml",
+        "/(a|b.)b",
     ] {
         for ignores in [false, true] {
             let nginx = RegexBuilder::new(regex).case_insensitive(ignores).build().expect("a regex");
