@@ -121,7 +121,16 @@ fn kong_paths_are_made_anew_or_closed() {
     let folder = Folder::new();
     let ask = |transformer: &str, url: &str| {
         let text = format!(
-            "_format_version: '3.0'\nservices:\n- name: s\n  url: http://127.0.0.1:3000/base\n  routes:\n  - name: r\n    paths:              ['~/api/(?<id>\\d+)', '~/old/(?<id>\\d+)']\n    plugins: [{{name: request-transformer, config: {transformer}}}]\n               - {{name: p, paths: [/plain], plugins: [{{name: request-transformer, config: {transformer}}}]}}\n"
+            r"_format_version: '3.0'
+services:
+- name: s
+  url: http://127.0.0.1:3000/base
+  routes:
+  - name: r
+    paths: ['~/api/(?<id>\d+)', '~/old/(?<id>\d+)']
+    plugins: [{{name: request-transformer, config: {transformer}}}]
+  - {{name: p, paths: [/plain], plugins: [{{name: request-transformer, config: {transformer}}}]}}
+"
         );
         folder.write("kong.yaml", &text);
         let made = ferrum_edge(&folder).args(["import", "kong.yaml"]).output().unwrap();

@@ -730,7 +730,7 @@ fn the_description_names_every_endpoint() {
             }
         }
     }
-    assert_eq!(count, 89);
+    assert_eq!(count, 91);
     references(&description, &description);
 }
 
