@@ -41,6 +41,8 @@ const NOT_COMPARED: &[&str] = &[
 /// Header fields of responses that each program has by itself.
 const NOT_OF_RESPONSES: &[&str] = &[
     "accept-ranges",
+    // By the clock of each cache; nginx's says nothing of it.
+    "age",
     "allow",
     "alt-svc",
     "cache-status",
