@@ -170,8 +170,7 @@ fn the_keys_that_have_used_most_come_first() {
     let folder = Folder::new();
     let gateway = start(&folder);
     let target = target("behind");
-    let quota =
-        json!({ "id": "q", "plugin_name": "traffic_quota", "scope": "global", "config": { "limit": "1GB" } });
+    let quota = json!({ "id": "q", "plugin_name": "traffic_quota", "scope": "global", "config": { "limit": "1GB", "database": true } });
     let proxies = [proxy("a", "/a", target), proxy("b", "/b", target), proxy("c", "/c", target)];
     let mut admin = api(&gateway);
     admin.batch(&json!({ "proxies": proxies, "plugin_configs": [quota] }));
