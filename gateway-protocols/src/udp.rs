@@ -1,10 +1,7 @@
-//! Datagrams: sessions by client address, in one loop a worker and port, without a task or a buffer a session.
-//!
-//! Datagrams of clients arrive in batches on the listening socket; those of targets on one connected socket a session.
-//! The latter wait in an epoll set of their own, whose descriptor the runtime watches: however many sessions there are,
-//! the runtime knows one source, and only sockets with something in them are looked at.
+//! Sessions over UDP: which client and target each has, how DTLS begins, and what is encrypted. [`crate::udp_port`] serves them.
 
 mod certificate_list;
+mod cipher_suites;
 pub(crate) mod client_table;
 pub(crate) mod connections;
 pub(crate) mod cookie;
@@ -23,7 +20,6 @@ pub(crate) mod ready;
 pub(crate) mod retry;
 pub(crate) mod session;
 pub(crate) mod stray;
-mod suites;
 pub(crate) mod transcript;
 
 pub(crate) use questions::QUEUE;

@@ -1,13 +1,17 @@
-//! The loop of one worker's share of a UDP port.
+//! The loop of one worker's share of a UDP port, without a task or a buffer for each session.
+//!
+//! Datagrams of clients arrive in batches on the listening socket; those of targets on one connected socket a session.
+//! The latter wait in an epoll set of their own, whose descriptor the runtime watches: however many sessions there are,
+//! the runtime knows one source, and only sockets with something in them are looked at.
 
 mod arrive;
 mod asked;
 mod greet;
 mod handover;
+mod listening_socket;
 mod proxied;
 mod restart;
 mod trust;
-mod wire;
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -41,7 +45,7 @@ use crate::udp::session::{Greeting, Opening, Outlet, OutletOpener, REFUSED, Sess
 use crate::udp::stray::{AddressPair, Stray};
 use crate::worker::Worker;
 use arrive::NewSenders;
-use wire::{SharedSocket, Wire};
+use listening_socket::{ListeningSocket, SharedSocket};
 
 /// One worker's share of a UDP port.
 struct Port {
@@ -50,7 +54,7 @@ struct Port {
     dtls: Arc<DtlsRules>,
     /// What the sessions' client certificates were judged by last.
     trusted: Option<Verifier>,
-    wire: Wire,
+    wire: ListeningSocket,
     sessions: Slab<Session>,
     by_client: ClientTable,
     /// Handshakes from the addresses of sessions, whose clients may have begun anew.
@@ -131,7 +135,7 @@ pub(crate) async fn serve(
 
 impl Port {
     fn new(worker: Arc<Worker>, socket: UdpSocket, number: u16, dtls: Arc<DtlsRules>) -> io::Result<Self> {
-        let wire = Wire::new(socket)?;
+        let wire = ListeningSocket::new(socket)?;
         let slot = if wire.state.gro_segments() > 1 { 65_536 } else { 2_048 };
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -204,7 +204,7 @@ export async function open(page, hash, selector = 'main h1') {
   await page.waitForSelector(selector);
 }
 
-/** The YAML editor, which is loaded when it is first shown. */
+/** Focuses the YAML editor as soon as it is loaded. */
 export async function focusEditor(page) {
   await page.waitForFunction(() => {
     const content = document.querySelector('.code-editor')?.shadowRoot?.querySelector('.cm-content');

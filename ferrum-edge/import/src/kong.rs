@@ -16,7 +16,7 @@ mod lifted;
 mod logs;
 mod order;
 mod plugins;
-mod replaced_path;
+mod replace_uri;
 mod routes;
 mod secrets;
 mod services;

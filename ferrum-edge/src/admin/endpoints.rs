@@ -131,8 +131,8 @@ const USAGE: &[Param] = &[
     param("since", Type::Number(0, u64::MAX), "Start of the history, in seconds since 1970."),
     param(
         "top",
-        Type::Number(1, usage::MAX_TOP),
-        "Only this many keys of each quota: those that have used most, the highest first.",
+        Type::Number(1, usage::MAX_TOP as u64),
+        "Shows only this many keys of each quota: those with the highest usage, in descending order.",
     ),
 ];
 const ENDED: &[Param] = &[
@@ -331,8 +331,8 @@ fn fleet() -> Vec<Endpoint> {
         Endpoint { status: 204, ..asked(M::DELETE, f::EDGE, "Removes an edge and revokes its certificates.", admin, &[], A::Nothing, || delete(f::remove)) },
         asked(M::POST, f::REVOKE, "Revokes the certificates of an edge, and closes its connection.", admin, &[], A::Document, || post(f::revoke)),
         sent(Body::Group, 204, asked(M::PUT, f::GROUP, "Assigns proxies to a group of edges by ids, in which `*` stands for any text, and workspaces by names; null is everything.", admin, &[], A::Nothing, || put(f::assign))),
-        asked(M::GET, f::INVITATIONS, "Invitations that no edge has used yet, without their codes.", admin, &[], A::Document, || get(f::invitations)),
-        Endpoint { status: 204, ..asked(M::DELETE, f::INVITATION, "Withdraws an invitation: its code enrols no edge.", admin, &[], A::Nothing, || delete(f::withdraw)) },
+        asked(M::GET, f::INVITATIONS, "Lists the pending invitations, without their codes.", admin, &[], A::Document, || get(f::invitations)),
+        Endpoint { status: 204, ..asked(M::DELETE, f::INVITATION, "Withdraws a pending invitation, so that no edge can enrol with it.", admin, &[], A::Nothing, || delete(f::withdraw)) },
         sent(Body::Invitation, 201, asked(M::POST, f::INVITATIONS, "Creates a one-time invitation for a new edge, valid for ten minutes.", admin, &[], A::Document, || post(f::invite))),
     ]
 }

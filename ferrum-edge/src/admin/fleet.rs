@@ -8,13 +8,13 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use gateway_fleet::DocumentKey;
-use gateway_telemetry::json::Rfc3339;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
 use super::problem::{Refused, problem, store};
 use super::request::{kind, object};
 use super::resources::answer;
+use super::timestamp::time;
 use crate::fleet::{ControlPlane, FleetRole, GroupRow, NewInvitation, RosterError};
 
 /// The whole fleet.
@@ -29,7 +29,7 @@ pub(super) const REVOKE: &str = "/v1/fleet/edges/{id}/revoke";
 pub(super) const GROUP: &str = "/v1/fleet/groups/{name}";
 /// Invites an edge.
 pub(super) const INVITATIONS: &str = "/v1/fleet/invitations";
-/// An invitation that waits.
+/// A pending invitation.
 pub(super) const INVITATION: &str = "/v1/fleet/invitations/{id}";
 
 /// Patterns, or workspaces, of a group.
@@ -136,17 +136,14 @@ pub(super) async fn invite(State(admin): State<Admin>, body: Bytes) -> Response 
         let invited =
             plane.roster().invite(name.as_deref(), group.as_deref(), edge.as_deref(), address).await;
         let NewInvitation { id, invitation, expires } = invited.map_err(refused)?;
-        let document = json!({ "id": id, "invitation": invitation.to_string(), "expires_at": date(expires) });
+        let document =
+            json!({ "id": id, "invitation": invitation.to_string(), "expires_at": time(expires * 1000) });
         Ok((StatusCode::CREATED, Json(document)).into_response())
     };
     answer(invited.await)
 }
 
-fn date(seconds: u64) -> String {
-    Rfc3339(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).to_string()
-}
-
-/// `GET /v1/fleet/invitations`: those that nobody has used yet, without their codes.
+/// `GET /v1/fleet/invitations`: lists the pending invitations, without their codes.
 pub(super) async fn invitations(State(admin): State<Admin>) -> Response {
     let shown = async {
         let pending = plane(&admin)?.roster().invitations().await.map_err(refused)?;
@@ -156,7 +153,7 @@ pub(super) async fn invitations(State(admin): State<Admin>) -> Response {
                 "name": Some(one.name).filter(|name| !name.is_empty()),
                 "group": one.group,
                 "edge": one.edge,
-                "expires_at": date(one.expires),
+                "expires_at": time(one.expires * 1000),
             })
         });
         Ok(Json(json!({ "items": rows.collect::<Vec<_>>() })).into_response())
@@ -164,7 +161,7 @@ pub(super) async fn invitations(State(admin): State<Admin>) -> Response {
     answer(shown.await)
 }
 
-/// `DELETE /v1/fleet/invitations/{id}`: takes it back.
+/// `DELETE /v1/fleet/invitations/{id}`: withdraws a pending invitation.
 pub(super) async fn withdraw(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
     let withdrawn = async {
         plane(&admin)?.roster().withdraw(&id).await.map_err(refused)?;

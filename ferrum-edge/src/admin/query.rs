@@ -60,9 +60,18 @@ pub(super) fn page_size(
     default: usize,
     most: usize,
 ) -> Result<usize, Refused> {
-    let Some(limit) = number(pairs, "limit")? else { return Ok(default) };
-    let limit = usize::try_from(limit).ok().filter(|limit| (1..=most).contains(limit));
-    limit.ok_or_else(|| unknown(&format!("`limit` is a number from 1 to {most}")))
+    Ok(count(pairs, "limit", most)?.unwrap_or(default))
+}
+
+/// How many things are wanted: at least one, at most `most`.
+pub(super) fn count(
+    pairs: &mut Vec<(String, String)>,
+    name: &str,
+    most: usize,
+) -> Result<Option<usize>, Refused> {
+    let Some(given) = number(pairs, name)? else { return Ok(None) };
+    let count = usize::try_from(given).ok().filter(|count| (1..=most).contains(count));
+    count.map(Some).ok_or_else(|| unknown(&format!("`{name}` is a number from 1 to {most}")))
 }
 
 /// Refuses what is left of a query.

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use super::problem::{invalid, problem};
-use super::query::{nothing_else, number, pairs, value};
+use super::query::{count, nothing_else, number, pairs, value};
 use super::resources::answer;
 use crate::engine::Engine;
 
@@ -19,7 +19,7 @@ pub(super) const PATH: &str = "/v1/usage";
 const PLUGIN: &str = "traffic_quota";
 
 /// Keys that `top` may ask for.
-pub(super) const MAX_TOP: u64 = 1000;
+pub(super) const MAX_TOP: usize = 1000;
 
 /// `GET /v1/usage`: of every plugin config of `traffic_quota` that is in use what its keys have used.
 pub(super) async fn show(State(engine): State<Arc<Engine>>, RawQuery(query): RawQuery) -> Response {
@@ -35,10 +35,8 @@ pub(super) async fn show(State(engine): State<Arc<Engine>>, RawQuery(query): Raw
         if let Some(since) = number(&mut pairs, "since")? {
             asked.insert("since".into(), json!(since));
         }
-        let top = number(&mut pairs, "top")?;
-        if top.is_some_and(|top| !(1..=MAX_TOP).contains(&top)) {
-            let detail = format!("`top` is a number from 1 to {MAX_TOP}");
-            return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", &detail)));
+        if let Some(top) = count(&mut pairs, "top", MAX_TOP)? {
+            asked.insert("top".into(), json!(top));
         }
         nothing_else(&pairs)?;
         let asked = Value::Object(asked);
@@ -51,12 +49,6 @@ pub(super) async fn show(State(engine): State<Arc<Engine>>, RawQuery(query): Raw
             let each = wanted.map(|(config, plugin)| {
                 let mut usage = plugin.act("usage", &asked)?;
                 usage["plugin_config"] = json!(config.id.as_str());
-                if let Some(keys) = usage["keys"].as_array_mut()
-                    && let Some(top) = top
-                {
-                    keys.sort_by_key(|key| std::cmp::Reverse(key["used"].as_u64()));
-                    keys.truncate(usize::try_from(top).unwrap_or(usize::MAX));
-                }
                 Ok(usage)
             });
             each.collect::<Result<Vec<Value>, _>>()

@@ -222,11 +222,6 @@ pub(super) fn pending_number(answer: &Value) -> Option<u64> {
     answer["number"].as_u64().filter(|_| answer["state"] == "pending")
 }
 
-/// Whether a write waits for an approval.
-pub(super) fn waits_for_approval(answer: &Value) -> bool {
-    pending_number(answer).is_some()
-}
-
 /// Tells that a write waits for an approval; whether it does.
 pub(super) fn is_pending(answer: &Value) -> bool {
     let number = pending_number(answer);

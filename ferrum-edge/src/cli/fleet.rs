@@ -44,7 +44,7 @@ enum FleetCommand {
         #[arg(long, value_name = "HOST:PORT")]
         address: Option<String>,
     },
-    /// Show the invitations that no edge has used yet
+    /// List the pending invitations, without their codes
     Invitations {
         #[command(flatten)]
         gateway: GatewayArgs,
@@ -52,11 +52,11 @@ enum FleetCommand {
         #[arg(long, value_enum, default_value = "text")]
         output: OutputFormat,
     },
-    /// Take an invitation back: it enrols no edge any more
+    /// Withdraw a pending invitation, so that no edge can enrol with it
     Withdraw {
         #[command(flatten)]
         gateway: GatewayArgs,
-        /// Its id, or the name that it gives the edge
+        /// Id of the invitation, or the name that it gives the edge
         invitation: String,
     },
     /// Accept an edge's certificates no more, and end its connection
@@ -267,7 +267,7 @@ fn invitations(gateway: &GatewayArgs, output: OutputFormat) -> Result<u8, u8> {
     }
     let pending = shown["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     if pending.is_empty() {
-        print::line("No invitation waits.");
+        print::line("There is no pending invitation.");
     }
     for one in pending {
         let whom = match (&one["edge"], &one["name"]) {
@@ -299,7 +299,7 @@ fn withdraw(gateway: &GatewayArgs, invitation: &str) -> Result<u8, u8> {
         }
         [] => {
             print::error(format_args!(
-                "No invitation `{invitation}` waits; `ferrum-edge fleet invitations` lists them."
+                "There is no pending invitation `{invitation}`; `ferrum-edge fleet invitations` lists them."
             ));
             Err(FAILED)
         }

@@ -10,7 +10,7 @@ use gateway_core::plugin::Registry;
 use serde_json::Value;
 
 use super::admin::{Admin, AdminArgs, exit_code, tell};
-use super::changes::{is_pending, waits_for_approval};
+use super::changes::{is_pending, pending_number};
 use super::traffic;
 use super::{BAD_CONFIG, DIFFERENT, FAILED, MISUSED, OutputFormat, PENDING, print};
 use crate::source::file::{Machine, read_text};
@@ -212,7 +212,7 @@ fn put(args: &ApplyArgs, rest: Rest, registry: Registry) -> u8 {
         }
         if matches!(args.output, OutputFormat::Json) {
             print::line(&answer);
-            return Ok(if waits_for_approval(&answer) { PENDING } else { 0 });
+            return Ok(if pending_number(&answer).is_some() { PENDING } else { 0 });
         }
         if is_pending(&answer) {
             return Ok(PENDING);

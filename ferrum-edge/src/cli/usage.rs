@@ -19,8 +19,8 @@ pub(super) struct UsageArgs {
     /// Only this key, such as a consumer, a proxy or an address
     #[arg(long)]
     key: Option<String>,
-    /// Only the keys of each quota that have used most, the highest first
-    #[arg(long, value_name = "NUMBER", conflicts_with = "reset", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    /// Only the NUMBER keys of each quota with the highest usage, in descending order
+    #[arg(long, value_name = "NUMBER", conflicts_with = "reset")]
     top: Option<u64>,
     /// Also show the bytes of each minute (7 days) or hour (90 days)
     #[arg(long, value_enum)]

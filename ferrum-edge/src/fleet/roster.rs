@@ -30,7 +30,7 @@ const MAX_CHECKS: usize = 2;
 const CHECK_WAIT: Duration = Duration::from_secs(10);
 /// How often the same row may be changed by other control planes while it is changed by this one.
 const MAX_COLLISIONS: usize = 5;
-/// Invitations that wait at a time.
+/// Pending invitations at a time.
 const MAX_INVITATIONS: usize = 1000;
 /// Bytes of a name.
 const MAX_NAME: usize = 64;
@@ -42,7 +42,7 @@ pub(super) const DEFAULT_GROUP: &str = "default";
 pub(crate) enum RosterError {
     #[error("there is no edge `{0}`")]
     Unknown(String),
-    #[error("no invitation `{0}` waits: it was used or withdrawn, or it has expired")]
+    #[error("there is no pending invitation `{0}`: it was used or withdrawn, or it has expired")]
     NoInvitation(String),
     #[error("there is no workspace `{0}`; `ferrum-edge workspaces list` lists them")]
     Workspace(String),

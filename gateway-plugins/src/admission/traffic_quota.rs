@@ -17,6 +17,7 @@ mod settings;
 mod shared;
 mod state_file;
 
+use std::cmp::Reverse;
 use std::hash::Hasher;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -194,7 +195,11 @@ impl TrafficQuota {
             settings::HistoryOf::Minute => HistoryStep::Minute,
             settings::HistoryOf::Hour => HistoryStep::Hour,
         });
-        let list = self.accounts.list(|label| asked.key.as_deref().is_none_or(|key| key == label));
+        let mut list = self.accounts.list(|label| asked.key.as_deref().is_none_or(|key| key == label));
+        if let Some(top) = asked.top {
+            list.sort_by_key(|standing| Reverse(standing.used));
+            list.truncate(top);
+        }
         let keys: Vec<Value> = list
             .iter()
             .map(|standing| {

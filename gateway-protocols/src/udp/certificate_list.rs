@@ -1,7 +1,7 @@
 //! Certificate messages of DTLS 1.3 with more than one certificate, which the engine can't say by itself. The engine is given
 //! the whole list as if it were one certificate, with the heads of the later entries inside. What it says then has the
 //! right length and differs from the right message in the length of the first entry alone. Those three bytes are put
-//! right where the message is encrypted ([`super::suites`]), and in the transcript.
+//! right where the message is encrypted ([`super::cipher_suites`]), and in the transcript.
 
 use rustls_pki_types::CertificateDer;
 

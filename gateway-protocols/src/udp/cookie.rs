@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use dimpl::CryptoError;
 use dimpl::crypto::{CryptoProvider, HashAlgorithm, HmacProvider, aws_lc_rs};
 
+use super::cipher_suites;
 use super::hello::Hello;
 use super::transcript::{TranscriptHashes, TranscriptKeys, TranscriptSignatures};
 use crate::handover::secrets;
@@ -163,7 +164,7 @@ pub(crate) fn provider() -> CryptoProvider {
         hash_provider: &TranscriptHashes,
         signature_verification: &TranscriptSignatures,
         key_provider: &TranscriptKeys,
-        dtls13_cipher_suites: super::suites::suites(),
+        dtls13_cipher_suites: cipher_suites::cipher_suites(),
         ..aws_lc_rs::default_provider()
     }
 }

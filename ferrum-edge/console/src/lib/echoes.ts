@@ -1,6 +1,6 @@
-// What somebody types goes up to the page and comes back down a little later, when more may have been typed.
+// The page returns each text that a user types to the editor, often after the user has typed more.
 
-/** Tells texts that come back from those that somebody else wrote. */
+/** Distinguishes returned texts from those that another view wrote. */
 export class Echoes {
   private out: string[] = [];
 
@@ -8,8 +8,8 @@ export class Echoes {
     this.out.push(text);
   }
 
-  /** Whether this text was typed here, and is on its way back. What was typed before it has come back or been passed over. */
-  has(text: string): boolean {
+  /** Takes a text from the page; true if the user typed it here. The page has returned or skipped what was typed before it. */
+  receive(text: string): boolean {
     const at = this.out.indexOf(text);
     this.out = at < 0 || text === this.out.at(-1) ? [] : this.out.slice(at + 1);
     return at >= 0;

@@ -249,7 +249,7 @@ test('a default is read to its end', () => {
   for (const [meaning, value] of cases) expect(fallback({ meaning } as any)).toBe(value);
 });
 
-test('what was typed is not taken for what somebody else wrote, however late it comes back', () => {
+test('an editor recognises the text that its user typed, however late it returns', () => {
   const rows: [typed: string[], comes: string[], own: boolean[]][] = [
     [['a', 'ab', 'abc'], ['a', 'ab', 'abc'], [true, true, true]],
     [['a', 'ab', 'abc'], ['abc', 'a'], [true, false]],
@@ -260,6 +260,6 @@ test('what was typed is not taken for what somebody else wrote, however late it 
   for (const [typed, comes, own] of rows) {
     const echoes = new Echoes();
     typed.forEach((text) => echoes.typed(text));
-    expect(comes.map((text) => echoes.has(text)), `${typed} ${comes}`).toEqual(own);
+    expect(comes.map((text) => echoes.receive(text)), `${typed} ${comes}`).toEqual(own);
   }
 });

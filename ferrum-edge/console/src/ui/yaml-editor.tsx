@@ -39,7 +39,7 @@ export function YamlEditor({ text, label, locked = false, shape, findings, chang
     };
   }, []);
   useEffect(() => {
-    if (!echoes.current.has(text)) editor.current?.set(text);
+    if (!echoes.current.receive(text)) editor.current?.set(text);
   }, [text]);
   useEffect(() => editor.current?.mark(findings), [findings]);
   useEffect(() => editor.current?.lock(locked), [locked]);

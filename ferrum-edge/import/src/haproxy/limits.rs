@@ -36,11 +36,12 @@ impl Haproxy<'_, '_> {
             by: limit_by(after(1), acls).filter(|_| line.lacks().is_none()),
             cond: convert(&ways),
             period: self.tables.get(table).and_then(rate_period),
-            // A rule for connections counts those.
+            // `tcp-request` rules count connections.
             counts_concurrent: line.name() == "http-request"
                 && self.tables.get(table).is_some_and(|table| stores(table, "conn_cur")),
         };
-        let todo = "use `rate_limiting`";
+        let todo =
+            if tracked.counts_concurrent { "use `concurrency_limiting`" } else { "use `rate_limiting`" };
         match (&tracked.cond, &tracked.by) {
             (Err(why), _) => self.out.not_converted(line.at, line.text(), why, todo),
             (Ok(_), None) => self.out.not_converted(line.at, line.text(), NO_KEY, todo),
@@ -93,13 +94,11 @@ impl Haproxy<'_, '_> {
             }
         }
     }
-}
 
-impl Haproxy<'_, '_> {
-    /// Reports a rule that rejects connections of clients that have too many.
+    /// Reports a rule that rejects connections of clients that have or open too many.
     pub(super) fn connections_not_limited(&mut self, line: &HaproxyLine) {
-        let why = "connections of one client are not limited for HTTP here, concurrent requests are";
-        self.out.not_converted(line.at, line.text(), why, "use `concurrency_limiting`");
+        let why = "the connections of an HTTP client are not limited here, its requests are";
+        self.out.not_converted(line.at, line.text(), why, "use `rate_limiting` or `concurrency_limiting`");
     }
 }
 
@@ -130,7 +129,7 @@ fn limit(section: &Section, rate: &Rate, acls: &Acls, status: u16) -> Result<(Co
     let cond = || tracked.cond.clone().map_err(|why| why.to_string());
     if rate.is_concurrent {
         if !tracked.counts_concurrent {
-            return Err("its table counts no requests that are under way".to_owned());
+            return Err("its table does not count concurrent requests".to_owned());
         }
         let status = if status == 503 { 503 } else { 429 };
         let mut config =

@@ -8,7 +8,7 @@ use crate::cond::Cond;
 pub(super) struct Rate {
     pub(super) most: u64,
     pub(super) counter: Counter,
-    /// Counts those under way (`conn_cur`), not those of a time.
+    /// It limits concurrent requests (`conn_cur`) instead of a rate.
     pub(super) is_concurrent: bool,
 }
 
@@ -53,6 +53,6 @@ pub(super) struct Tracked {
     pub(super) cond: Result<Cond, Why>,
     /// The time over which its table counts requests.
     pub(super) period: Option<String>,
-    /// Whether its table counts what is under way, and each request is counted by itself.
+    /// Whether its table counts concurrent requests.
     pub(super) counts_concurrent: bool,
 }

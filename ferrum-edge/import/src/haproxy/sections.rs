@@ -227,7 +227,7 @@ fn names(first: &str) -> usize {
     usize::from(matches!(first, "acl" | "mode"))
 }
 
-/// Whether a stick-table counts this.
+/// Whether a stick-table stores this counter.
 pub(super) fn stores(line: &HaproxyLine, what: &str) -> bool {
     line.words.iter().any(|word| word.split(',').any(|it| it == what))
 }

@@ -286,7 +286,7 @@ fn limits_count_what_is_tracked() {
     assert_eq!(made.report.count(Conversion::Closed), 1);
 }
 
-/// `conn_cur` of requests that are tracked is how many are under way; of connections, it is not converted, and closes nothing.
+/// The import converts `conn_cur` of tracked requests. It reports the one of connections, and closes nothing.
 #[test]
 fn requests_under_way_are_limited() {
     let made = |rules: &str| {
@@ -302,7 +302,7 @@ fn requests_under_way_are_limited() {
         ("http-request deny deny_status 429 if { sc_conn_cur(0) gt 10 }", limit(429, 10), ""),
         ("http-request deny deny_status 503 if { sc0_conn_cur ge 10 }", limit(503, 9), ""),
         ("http-request deny if { src_conn_cur gt 10 }", limit(429, 10), "answered with 429"),
-        ("tcp-request connection reject if { src_conn_cur gt 10 }", Value::Null, "are not limited"),
+        ("tcp-request connection reject if { src_conn_cur gt 10 }", Value::Null, "are not limited here"),
         ("http-request deny if { sc_conn_cur(1) gt 10 }", Value::Null, "no `track-sc`"),
     ] {
         let (found, said, closed) = made(&format!("{TRACK} {rules}"));
@@ -311,7 +311,7 @@ fn requests_under_way_are_limited() {
     }
     let (found, said, _) =
         made("tcp-request connection track-sc0 src\n http-request deny if { sc_conn_cur(0) gt 10 }");
-    assert!(found.is_null() && said.contains("under way"), "{said}");
+    assert!(found.is_null() && said.contains("concurrent requests"), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::counterparts::{Counterpart, counterpart};
 use super::plugins::{attach, is_harmless};
-use super::{Kong, is_off, name, replaced_path};
+use super::{Kong, is_off, name, replace_uri};
 use crate::draft::{Import, Limit, Match, Plug, RateLimiting, draft};
 use crate::error::Failure;
 use crate::tree::Node;
@@ -160,7 +160,7 @@ impl Kong {
         }
         super::defaults::see(&theirs, &one.plugin);
         let Counterpart { plug, second } = counterpart(&mut self.out, &one.place, &theirs, config).ok()?;
-        let lacks_groups = replaced_path::lacks_groups(&self.out, &plug, one.proxies.as_deref());
+        let lacks_groups = replace_uri::lacks_groups(&self.out, &plug, one.proxies.as_deref());
         // A condition of its own, such as a trigger, would have to hold beside that on the caller.
         (plug.when.is_none() && second.is_none() && !lacks_groups).then_some(plug)
     }

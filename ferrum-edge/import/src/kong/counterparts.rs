@@ -1,6 +1,6 @@
 //! The settings of Kong's plugins as those of ours.
 
-use super::{replaced_path, some, text, texts};
+use super::{replace_uri, some, text, texts};
 use crate::cond::Cond;
 use crate::draft::{
     AccessControl, BasicAuth, BotDetection, CorrelationId, Cors, GrpcWeb, HeaderRule, HmacAuth, Import,
@@ -337,7 +337,7 @@ impl SettingsReader<'_> {
     /// In Kong's order: remove, rename, replace, add, append.
     fn transformer(&mut self, ours: &'static str, query: &str) -> Option<Plug> {
         let mut rules = Vec::new();
-        let path = replaced_path::written(self.config).filter(|_| ours == "request_transformer");
+        let path = replace_uri::new_path(self.config).filter(|_| ours == "request_transformer");
         for (theirs, operation) in [
             ("remove", "remove"),
             ("rename", "rename"),
@@ -378,14 +378,14 @@ impl SettingsReader<'_> {
         }
         let changes = Plug::of_rules(ours, rules.clone());
         let Some(path) = path else { return Some(changes) };
-        let Some(rewrite) = replaced_path::rewrite(path) else {
+        let Some(rewrite) = replace_uri::rewrite(path) else {
             return self
                 .cannot("`replace.uri`: a path with other expressions than one value is not made anew");
         };
         if rules.is_empty() {
             return Some(rewrite);
         }
-        if replaced_path::reads_fields(&rewrite) {
+        if replace_uri::reads_fields(&rewrite) {
             return self.cannot("`replace.uri`: a path of fields is not made anew beside other changes");
         }
         self.second = Some(rewrite);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::counterparts::{Counterpart, counterpart};
 use super::secrets::secret;
-use super::{is_off, list, name, replaced_path, some, text};
+use super::{is_off, list, name, replace_uri, some, text};
 use crate::draft::{
     BasicCredential, Credentials, HmacCredential, Import, JwtCredential, KeyCredential, Plug, PluginConfig,
     PluginRef, RequestTermination, draft,
@@ -46,7 +46,7 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     let nothing = Node::new(plugin.at, NodeValue::Null);
     let config = plugin.get("config").unwrap_or(&nothing);
     let made = counterpart(out, &place, &theirs, config).and_then(|made| {
-        let lacks = |plug: &Plug| replaced_path::lacks_groups(out, plug, proxies);
+        let lacks = |plug: &Plug| replace_uri::lacks_groups(out, plug, proxies);
         match lacks(&made.plug) || made.second.as_ref().is_some_and(lacks) {
             true => {
                 Err("`replace.uri`: not every path of its routes has the groups that it names".to_owned())
@@ -127,7 +127,7 @@ const HARMLESS: &[&str] = &[
 
 /// Whether requests are answered as before without this plugin: it keeps nobody out, and leaves them their path.
 pub(super) fn is_harmless(theirs: &str, plugin: &Node) -> bool {
-    let moves = plugin.get("config").is_some_and(|config| replaced_path::written(config).is_some());
+    let moves = plugin.get("config").is_some_and(|config| replace_uri::new_path(config).is_some());
     HARMLESS.contains(&theirs) && !moves
 }
 

@@ -54,14 +54,14 @@ impl<'l, 'd> CacheOf<'l, 'd> {
         Self { handler: if is_fastcgi { "fastcgi" } else { "proxy" }, levels }
     }
 
-    /// The directives that hold, by what comes behind the handler's name.
-    fn said(self, name: &str) -> Vec<&'d Directive> {
+    /// The directives that apply, by their name without the handler's: `cache_valid`.
+    fn directives(self, name: &str) -> Vec<&'d Directive> {
         said(self.levels, &format!("{}_{name}", self.handler))
     }
 
     /// The directive that switches it on.
     fn zone(self) -> Option<&'d Directive> {
-        let cache = self.said("cache").first().copied()?;
+        let cache = self.directives("cache").first().copied()?;
         cache.arguments.first().filter(|zone| *zone != "off").map(|_| cache)
     }
 }
@@ -79,7 +79,7 @@ impl Nginx<'_> {
             return None;
         };
         self.cache_times(place, own, &mut config);
-        for stale in own.said("cache_use_stale") {
+        for stale in own.directives("cache_use_stale") {
             let has = |word: &str| stale.arguments.iter().any(|it| it == word);
             if has("updating") {
                 config.stale_while_revalidate(STALE);
@@ -144,7 +144,7 @@ impl Nginx<'_> {
     fn cached_when(&self, own: CacheOf<'_, '_>) -> Option<Cond> {
         let mut made = Cond::Always;
         for name in ["cache_bypass", "no_cache"] {
-            for value in own.said(name).iter().flat_map(|it| &it.arguments) {
+            for value in own.directives(name).iter().flat_map(|it| &it.arguments) {
                 made = made.and(self.vars_here.holds(value, &Test::True, 0)?.negate());
             }
         }
@@ -153,14 +153,14 @@ impl Nginx<'_> {
 
     /// When any value of a directive is neither empty nor `0`.
     fn any_is_true(&self, own: CacheOf<'_, '_>, name: &str) -> Option<Cond> {
-        let values = own.said(name).into_iter().flat_map(|it| &it.arguments);
+        let values = own.directives(name).into_iter().flat_map(|it| &it.arguments);
         let each = values.map(|value| self.vars_here.holds(value, &Test::True, 0));
         each.collect::<Option<Vec<Cond>>>().map(Cond::any)
     }
 
     /// `proxy_cache_key`: what tells responses apart besides the URL.
     fn cache_key(&self, own: CacheOf<'_, '_>, config: &mut ResponseCache) -> Option<()> {
-        let Some(key) = own.said("cache_key").first().copied() else { return Some(()) };
+        let Some(key) = own.directives("cache_key").first().copied() else { return Some(()) };
         let (mut headers, mut cookies, mut has_path) = (Vec::new(), Vec::new(), false);
         for name in key.arguments.iter().flat_map(|word| word.split('$').skip(1)) {
             let name = name.trim_start_matches('{');
@@ -188,7 +188,7 @@ impl Nginx<'_> {
     fn cache_times(&mut self, place: &str, own: CacheOf<'_, '_>, config: &mut ResponseCache) {
         // Statuses and their seconds.
         let (mut good, mut bad) = (Vec::<(u16, u64)>::new(), Vec::new());
-        for valid in own.said("cache_valid") {
+        for valid in own.directives("cache_valid") {
             let what = format!("{place}: {valid}");
             let parts = valid.arguments.split_last();
             let Some((time, codes)) =
@@ -218,7 +218,7 @@ impl Nginx<'_> {
         let (ttl, statuses) = self.one_time(place, own, &bad).unzip();
         config.negative_ttl(ttl);
         config.negative_statuses(statuses);
-        let methods = own.said("cache_methods");
+        let methods = own.directives("cache_methods");
         if let Some(posts) = methods.iter().find(|it| it.arguments.iter().any(|it| it == "POST")) {
             let why = "responses to GET and HEAD alone are kept";
             self.out.partial(posts.at, format_args!("{place}: {posts}"), why, "");
@@ -235,7 +235,7 @@ impl Nginx<'_> {
         let least = list.iter().map(|(_, time)| *time).min()?;
         if list.iter().any(|(_, time)| *time != least) {
             let why = format!("statuses with different times are all kept for the shortest, {least} s");
-            if let Some(valid) = own.said("cache_valid").first() {
+            if let Some(valid) = own.directives("cache_valid").first() {
                 self.out.partial(valid.at, format_args!("{place}: {valid}"), why, "");
             }
         }

@@ -114,12 +114,12 @@ impl Included<'_, '_> {
                         directives.extend(inner);
                     }
                 }
-                Err(why) => match super::stock_files::directives(&pattern, directive.at) {
-                    Some(stock) => {
+                Err(why) => match super::standard_includes::directives(&pattern, directive.at) {
+                    Some(standard) => {
                         let why = format!("{why}; taken as the one that comes with nginx");
                         out.partial(directive.at, &directive, why, "import what `nginx -T` prints");
-                        self.count += stock.len();
-                        directives.extend(stock);
+                        self.count += standard.len();
+                        directives.extend(standard);
                     }
                     None => {
                         include_not_converted(out, &directive, &why);

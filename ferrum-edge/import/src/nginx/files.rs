@@ -228,7 +228,7 @@ impl<'d> Nginx<'_> {
         let mut settings = self.settings(&place, &levels);
         settings.append(&mut passed.settings);
         (passed.plugins, passed.settings) = (Some(made), settings);
-        let why = "paths that lead to its script have it, and so have the files beside the script";
+        let why = "it also applies to paths that lead to the script, and to files beside the script";
         self.out.partial(own.at, format_args!("{place}: {own}"), why, "");
     }
 

@@ -1,4 +1,4 @@
-//! Invitations: made, listed while they wait, and withdrawn.
+//! The roster creates invitations, lists the pending ones and withdraws them.
 
 use gateway_fleet::{Invitation, VALIDITY, new_code};
 
@@ -9,14 +9,14 @@ use crate::store::FleetOp;
 /// An invitation that was just made.
 #[derive(Debug)]
 pub(crate) struct NewInvitation {
-    /// What it is found by: no secret.
+    /// Names it in the API; it is no secret.
     pub(crate) id: String,
     pub(crate) invitation: Invitation,
     /// Seconds since 1970.
     pub(crate) expires: u64,
 }
 
-/// An invitation that nobody has used yet.
+/// An invitation that an edge can still use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PendingInvitation {
     pub(crate) id: String,
@@ -30,7 +30,7 @@ pub(crate) struct PendingInvitation {
 }
 
 impl Roster {
-    /// Invitations that can still be used, those that expire first at the beginning.
+    /// Lists the pending invitations, ordered by when they expire.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -52,10 +52,10 @@ impl Roster {
         Ok(pending)
     }
 
-    /// Takes an invitation back: its code enrols nobody any more.
+    /// Withdraws an invitation, so that no edge can enrol with its code.
     ///
     /// # Errors
-    /// When none waits by this id, or the database does not answer.
+    /// When no pending invitation has this id, or the database does not answer.
     pub(crate) async fn withdraw(&self, id: &str) -> Result<(), RosterError> {
         self.follow().await?;
         let time = now();

@@ -164,7 +164,7 @@ plugin_configs:
     assert!(checked.status.code() == Some(3) && said.contains("only gateways in database mode"), "{said}");
 }
 
-/// Who looks for the customer that fills the line asks for the keys that have used most.
+/// `top` shows the keys with the highest usage: an operator looks for the customer that fills the line.
 #[test]
 fn the_keys_that_have_used_most_come_first() {
     let folder = Folder::new();

@@ -40,7 +40,7 @@ fn an_invitation_is_used_once_and_only_with_its_control_plane() {
     }
 }
 
-/// Whoever has sent an invitation to the wrong person sees that it still waits, and takes it back.
+/// An administrator lists the pending invitations, and withdraws one that was sent to the wrong person.
 #[test]
 fn invitations_are_listed_without_their_codes_and_withdrawn() {
     const PATH: &str = "/v1/fleet/invitations";

@@ -95,6 +95,8 @@ pub(super) struct Usage {
     pub(super) history: Option<HistoryOf>,
     /// The history from then on, in seconds since 1970.
     pub(super) since: Option<u64>,
+    /// So many keys with the highest usage, in descending order; all keys without it.
+    pub(super) top: Option<usize>,
 }
 
 /// How fine a history is.

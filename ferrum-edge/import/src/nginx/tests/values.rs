@@ -4,6 +4,7 @@ use regex::bytes::RegexBuilder;
 use serde_json::Value;
 
 use super::super::asked::Test;
+use crate::NoFiles;
 use crate::cond::Cond;
 use crate::draft::answers_itself;
 
@@ -224,4 +225,24 @@ fn conditions_that_double_are_bounded() {
     let made = super::import(&text, &crate::NoFiles).expect("an import");
     let deepest = made.proxies.iter().map(|it| Cond::is(it["matches"][0].clone()).depth()).max();
     assert!(deepest.is_some_and(|deepest| deepest <= 16), "{deepest:?}");
+}
+
+/// A text of several variables is divided where each variable may have its part. A part that may be, and has no condition here,
+/// is reported: an address of IPv6 is a host.
+#[test]
+fn each_variable_gets_what_it_may_have() {
+    for (name, wanted, refuses, is_lost) in [
+        ("$host$uri", "a.test/x", true, false),
+        ("$host$uri", "[::1]/x", false, true),
+        ("$host$uri", "a b/x", false, false),
+        ("$request_method:$uri", "M_SEARCH:/x", true, false),
+        ("$request_method:$uri", "M SEARCH:/x", false, false),
+    ] {
+        let text = format!(
+            r#"http {{ server {{ listen 80; set $joined "{name}"; if ($joined = "{wanted}") {{ return 403; }} location / {{ proxy_pass http://10.0.0.1:1; }} }} }}"#
+        );
+        let made = super::import(&text, &NoFiles).expect("an import");
+        let has_refusal = made.plugin_configs.iter().any(|it| it["config"]["status_code"] == 403);
+        assert_eq!((has_refusal, made.report.has_loss()), (refuses, is_lost), "{wanted}");
+    }
 }

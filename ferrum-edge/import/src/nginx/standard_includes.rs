@@ -1,10 +1,10 @@
-//! Files that come with nginx and its packages, for configurations that are imported without them.
+//! The files that nginx and its packages install for `include`, for configurations that are imported without them.
 
 use super::blocks::{Directive, parse};
 use crate::report::At;
 
-/// Ends of names, with the text that nginx or Debian ships under them.
-const STOCK: &[(&str, &str)] = &[
+/// Names in `/etc/nginx`, with the text that nginx or Debian installs there.
+const STANDARD: &[(&str, &str)] = &[
     ("fastcgi_params", FASTCGI_PARAMS),
     ("fastcgi.conf", FASTCGI_CONF),
     ("snippets/fastcgi-php.conf", FASTCGI_PHP),
@@ -55,7 +55,7 @@ proxy_set_header X-Forwarded-Proto $scheme;
 /// another file of the name.
 pub(super) fn directives(pattern: &str, at: At) -> Option<Vec<Directive>> {
     let name = pattern.strip_prefix("/etc/nginx/").unwrap_or(pattern);
-    let (_, text) = STOCK.iter().find(|(known, _)| *known == name)?;
+    let (_, text) = STANDARD.iter().find(|(known, _)| *known == name)?;
     let mut made = Vec::new();
     for mut directive in parse(name, at.file, text).ok()? {
         match directive.arguments.first().filter(|_| directive.name == "include") {

@@ -74,12 +74,14 @@ impl Variables {
 
 /// Whether a variable of nginx's own may have this value.
 fn may_be(name: &str, value: &str) -> bool {
-    let is_one = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    // An address of IPv6 has brackets and colons.
+    let is_of_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '[' | ']' | ':');
+    let is_of_method = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_');
     match name {
         "scheme" => value.eq_ignore_ascii_case("http") || value.eq_ignore_ascii_case("https"),
         "https" => value.is_empty() || value.eq_ignore_ascii_case("on"),
-        "request_method" => !value.is_empty() && value.chars().all(|c| c.is_ascii_alphabetic() || c == '-'),
-        "host" => !value.is_empty() && value.chars().all(is_one),
+        "request_method" => !value.is_empty() && value.chars().all(is_of_method),
+        "host" => !value.is_empty() && value.chars().all(is_of_host),
         "uri" | "document_uri" | "request_uri" => value.starts_with('/'),
         "is_args" => value.is_empty() || value == "?",
         _ => true,

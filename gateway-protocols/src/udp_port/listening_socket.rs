@@ -11,7 +11,7 @@ use crate::handover::Gate;
 use crate::udp::stray::AddressPair;
 
 /// The listening socket.
-pub(super) struct Wire {
+pub(super) struct ListeningSocket {
     pub(super) socket: tokio::net::UdpSocket,
     pub(super) state: UdpSocketState,
     pub(super) local: SocketAddr,
@@ -28,7 +28,7 @@ pub(super) struct SharedSocket {
     pub(super) counts: bool,
 }
 
-impl Wire {
+impl ListeningSocket {
     /// Has to be called within a runtime.
     pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
         let local = socket.local_addr()?;

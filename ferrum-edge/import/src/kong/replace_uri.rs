@@ -1,4 +1,4 @@
-//! Paths that Kong's `request-transformer` gives a request (`replace.uri`), as templates of ours.
+//! Converts `replace.uri` of Kong's `request-transformer`, which gives a request a new path, into a template.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use super::text;
 use crate::draft::{Import, Plug, Rewrite, draft};
 use crate::tree::Node;
 
-/// The path that a plugin's settings give requests.
-pub(super) fn written(config: &Node) -> Option<&str> {
+/// The new path that a plugin's settings give requests.
+pub(super) fn new_path(config: &Node) -> Option<&str> {
     config.get("replace").and_then(|replace| text(replace, "uri")).filter(|path| !path.is_empty())
 }
 
@@ -49,9 +49,9 @@ pub(super) fn lacks_groups(out: &Import, plug: &Plug, proxies: Option<&[usize]>)
 }
 
 /// A text with `$(headers.x)` and the like as a template.
-fn template(written: &str) -> Option<String> {
+fn template(path: &str) -> Option<String> {
     let mut made = String::new();
-    let mut rest = written;
+    let mut rest = path;
     while let Some((before, expression)) = rest.split_once("$(") {
         let (expression, after) = expression.split_once(')')?;
         made.push_str(&before.replace('$', "$$"));

@@ -11,7 +11,7 @@ use super::certificate_list::CertificateList;
 use super::transcript::Transcript;
 
 /// aws-lc-rs' suites; those of a handshake with a [`CertificateList`] put its records right.
-pub(crate) fn suites() -> &'static [&'static dyn SupportedDtls13CipherSuite] {
+pub(crate) fn cipher_suites() -> &'static [&'static dyn SupportedDtls13CipherSuite] {
     static OURS: LazyLock<Vec<Suite>> = LazyLock::new(|| {
         aws_lc_rs::default_provider().dtls13_cipher_suites.iter().copied().map(Suite).collect()
     });
