@@ -212,7 +212,7 @@ fn conditions_that_double_are_bounded() {
     let text = format!(
         "server {{ listen 80; location / {{ set $v 0; {ifs} if ($v = 012) {{ return 403; }} proxy_pass http://10.0.0.1:1; }} }}"
     );
-    let made = super::import(&text, &crate::NoFiles).expect("an import");
+    let made = super::import(&text, &NoFiles).expect("an import");
     assert!(answers_itself(&made.proxies[0]));
     assert_eq!(made.proxies[0]["matches"], serde_json::json!([{ "path": { "prefix": "/" } }]), "all of them");
     assert!(made.document().to_string().len() < 100_000);
@@ -222,7 +222,7 @@ fn conditions_that_double_are_bounded() {
         "http {{ map $http_x_k $bad {{ default 0; {entries} }} server {{ listen 80; location / {{ \
          if ($bad) {{ return 403; }} proxy_pass http://10.0.0.1:1; }} }} }}"
     );
-    let made = super::import(&text, &crate::NoFiles).expect("an import");
+    let made = super::import(&text, &NoFiles).expect("an import");
     let deepest = made.proxies.iter().map(|it| Cond::is(it["matches"][0].clone()).depth()).max();
     assert!(deepest.is_some_and(|deepest| deepest <= 16), "{deepest:?}");
 }
